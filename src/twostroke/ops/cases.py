@@ -24,28 +24,28 @@ ROTATED = (
 CODES = (*INTEGERS, *ROTATED)
 """The weight formats of whole numbers. A product with such a weight rounds its activations too."""
 PAGES = ((1e-4, (KVKind.F32, KVKind.BF16)), (5e-3, (KVKind.INT8, KVKind.INT4)))
-"""The tolerances of attention's tests, each with the kinds of KV pages that it is for. Float pages: matrix registers
-hold a softmax weight to 2^-17 of its value. Integer pages: a float that differs in its last bit may round a weight to
-another whole number."""
+"""The tolerances of attention's tests, each with the kinds of KV pages that it is for. Float pages: kernels for matrix
+registers round each softmax weight to within 2^-17 of its value. Integer pages: softmax weights are rounded to whole
+numbers, and a difference in the last bit before may change such a number by 1."""
 
 
 def times(factor: float) -> Content:
-    """Makes Gaussian numbers times `factor`."""
+    """Returns content of Gaussian numbers, multiplied by `factor`."""
     return lambda random, shape, _: np.float32(factor) * random.standard_normal(shape, dtype=np.float32)
 
 
 def around(centre: float) -> Content:
-    """Makes Gaussian numbers around `centre`."""
+    """Returns content of Gaussian numbers with the mean `centre`."""
     return lambda random, shape, _: np.float32(centre) + random.standard_normal(shape, dtype=np.float32)
 
 
 def between(low: int, high: int) -> Content:
-    """Makes whole numbers from `low` to `high`, both included."""
+    """Returns content of random whole numbers from `low` to `high`, both included."""
     return lambda random, shape, _: random.integers(low, high + 1, shape)
 
 
 def of(*numbers: float) -> Content:
-    """Makes an array of exactly these numbers."""
+    """Returns content that is exactly these numbers, as a float32 array."""
     return lambda _random, _shape, _sizes: np.array(numbers, np.float32)
 
 
@@ -76,7 +76,8 @@ def with_nan(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) 
 
 
 def below(size: str) -> Content:
-    """Makes whole numbers from 0 up to a size, which is excluded. 0 and the largest number are among them."""
+    """Returns content of whole numbers from 0 up to a size, which is excluded. 0 and the largest number are among
+    them."""
 
     def made(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
         most = product(size, sizes)
@@ -93,8 +94,8 @@ def permutation(random: np.random.Generator, shape: tuple[int, ...], sizes: Size
 
 
 def routes(experts: str) -> Content:
-    """Makes in each row weights, and after them the numbers of different experts. Every row has the last expert among
-    them."""
+    """Returns content for the operand `routes` of tests: in each row the weights of the chosen experts, then their
+    numbers. Every row chooses the last expert. experts: the size that is the number of experts."""
 
     def made(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
         rows, chosen = shape[0], shape[1] // 2
@@ -109,7 +110,7 @@ def routes(experts: str) -> Content:
 
 
 def rising(most: int) -> Content:
-    """Makes in each row 0 and some whole numbers below `most` in rising order, then -1."""
+    """Returns content that has in each row 0 and some whole numbers below `most`, in rising order, then -1."""
 
     def made(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
         found = np.full(shape, -1, np.float32)
@@ -123,8 +124,8 @@ def rising(most: int) -> Content:
 
 
 def with_sums(width: str) -> Content:
-    """Makes states with three parts of `width` numbers each, of which the second is above 0. This fits states of
-    (largest score, sum of weights, sum of values)."""
+    """Returns content for states with three parts of `width` numbers each, of which the second is above 0. This fits
+    states of (largest score, sum of weights, sum of values)."""
 
     def made(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
         found = random.standard_normal((shape[0], shape[1] // (3 * product(width, sizes)), 3, product(width, sizes)))

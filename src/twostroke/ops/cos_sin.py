@@ -39,7 +39,8 @@ _TURNS = float(2 / _PI)
 
 
 CONSTANTS = (_TURNS, *_HALF_PI, *_SIN, *_COS)
-"""All constants in the order in which native code takes them."""
+"""The constants of this module's cosine and sine, in the order in which native code takes them: 2 / pi, the pieces of
+pi / 2, and the coefficients of both series."""
 
 
 def cos_sin(angles: F64Array) -> tuple[F64Array, F64Array]:

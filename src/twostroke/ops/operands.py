@@ -15,10 +15,10 @@ P = N / 64 panels):
 
 KV layer, f32: (pages, kv_heads, page_tokens * (head_dim + value_dim)) float32. First K, transposed inside its page to
 (head_dim, page_tokens), so that scores of 16 positions are one vector; then V, (page_tokens, value_dim).
-KV layer, bf16: the same with uint16 in pairs. Both sizes are rounded up to an even number with zeros. K (head_dim / 2,
-page_tokens, 2), pairs of dimensions, and V (page_tokens / 2, value_dim, 2), pairs of positions, as matrix registers
-want them. KV layer, int8 and int4: (pages, kv_heads, bytes) uint8, laid out in ops/attention/kv_pages.py.
-A layer of latents has one head, K alone: its first value_dim dimensions are V.
+KV layer, bf16: the same in uint16, in pairs as matrix registers want them. K (head_dim / 2, page_tokens, 2) has pairs
+of dimensions, V (page_tokens / 2, value_dim, 2) pairs of positions. Odd sizes are padded with zeros to even ones.
+KV layer, int8 and int4: (pages, kv_heads, bytes) uint8, laid out in ops/attention/kv_pages.py.
+A layer of latents has one head and no V of its own: the first value_dim dimensions of K are also V.
 """
 
 from __future__ import annotations
@@ -203,12 +203,12 @@ def pack_integers(
 
 
 def nibbles_of(values: U8Array, together: int, runs: int) -> U8Array:
-    """Packs nibbles: (N, K') values below 16 become (P, K' / (2 runs together), runs * 64 * together) bytes. Of 2 *
-    `together` adjacent values of a row, the first half are the low nibbles of bytes and the second half the high
-    nibbles.
+    """Packs nibbles: (N, K') values below 16 become (P, K' / (2 runs together), runs * 64 * together) bytes. P panels
+    have 64 rows each. 2 * `together` adjacent values of a row become `together` bytes: the first half of the values are
+    the low nibbles, the second half the high nibbles.
 
-    values: C-contiguous. together: 1 or 4, the number of values that are handled as one number, for speed. runs: how
-    many times 2 * `together` values a block has of each row, so a block has 2 * runs * together columns of 64 rows.
+    values: C-contiguous. together: 1 or 4; 4 values are handled as one number, for speed. runs: a block of the result
+    has `runs` times 2 * `together` columns of the 64 rows of a panel.
     """
     rows, columns = values.shape
     numbers: NDArray[Any] = values.view(np.uint32 if together == 4 else np.uint8)
@@ -220,7 +220,8 @@ def nibbles_of(values: U8Array, together: int, runs: int) -> U8Array:
 
 
 def nibbles_to(packed: U8Array, together: int, runs: int) -> U8Array:
-    """The inverse of nibbles_of: unpacks (P, blocks, bytes) to (N, K')."""
+    """Unpacks the result of nibbles_of, with the same `together` and `runs`: (P, blocks, bytes) become (N, K')
+    values."""
     panels, steps, _ = packed.shape
     shaped = packed.reshape(panels, steps, runs, PANEL_ROWS, together).transpose(0, 3, 1, 2, 4)
     return np.stack((shaped & 15, shaped >> 4), axis=4).reshape(panels * PANEL_ROWS, -1)

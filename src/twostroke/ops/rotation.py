@@ -20,7 +20,8 @@ F32Array = NDArray[np.float32]
 
 
 def rotated_columns(x: F32Array) -> F32Array:
-    """Returns x @ H, block by block: (N, K rounded up to whole blocks). x: (N, K) float32."""
+    """Multiplies each block of 64 columns of x (N, K) float32 by the Hadamard matrix H of order 64. K is filled up with
+    zeros to whole blocks of 64 columns."""
     rows, columns = x.shape
     blocks = np.zeros((rows, -(-columns // ROTATED_COLUMNS), ROTATED_COLUMNS), np.float32)
     blocks.reshape(rows, -1)[:, :columns] = x

@@ -62,8 +62,8 @@ def page_table_bytes(context_tokens: int, max_sequences: int) -> int:
 
 
 class StepSizes(NamedTuple):
-    """The sizes of one step: its rows, its sequences, and the rows that need logits. first: the first row, where the
-    step computes a block of rows (`Program.cuts`)."""
+    """The sizes of one step: its rows, its sequences, and the rows that need logits. first: the index of the step's
+    first row that is computed; it is above 0 only where a step is computed in blocks of rows (`Program.cuts`)."""
 
     tokens: int
     sequences: int
@@ -74,8 +74,9 @@ class StepSizes(NamedTuple):
 class MemorySizes(Struct, frozen=True):
     """The sizes of a program's memory. num_pages: the number of pages in the pool of each page group, in the order of
     `program.cache_groups`, or one number for all groups. context_tokens: the longest sequence. state_slots: the number
-    of places for states of sequences and for their copies. The other sizes are limits of one step. groups: which of the
-    whole model's page groups this program has, where it is a part of a model; None for all."""
+    of places for states of sequences and for their copies. max_step_tokens, max_sequences, max_draft_tokens: limits of
+    one step. groups: which of the whole model's page groups this program has, where it is a part of a model; None for
+    all."""
 
     num_pages: int | tuple[int, ...]
     context_tokens: int
@@ -103,8 +104,8 @@ class MemorySizes(Struct, frozen=True):
 class GroupInputs(Struct, frozen=True, eq=False):
     """The inputs of a step for one page group. slots: (T,), page * PAGE_TOKENS + offset of each row. batch: the page
     tables; the row starts and the contexts of all groups are the same arrays. written: for each row of
-    `batch.page_table`, the list of pages that was copied there last; None where it is not known. With it, the runner
-    copies only what has changed."""
+    `batch.page_table`, the list of pages that was last copied into this row; None for an unknown content. The runner
+    compares lists with it and copies only what has changed."""
 
     slots: I32Array
     batch: AttentionBatch
@@ -115,12 +116,12 @@ class StepMemory:
     """The arrays of a program. token_ids, positions, token_types, adapters (T,), state_slots (S,), logit_rows (R,) and
     the inputs of each page group are filled before each step. `slots` and `batch` are those of the first group, which
     exists even where no layer has pages. has_types: whether the program reads token_types. row_marks: which rows are
-    replaced by rows from outside, such as those of an image. row_ends: see ops/attention/span_attention.py.
+    replaced by rows from outside, such as those of an image. row_ends: the end of each row's span, for span_attention.
     row_numbers: 0, 1, 2 and so on. row_marks, row_ends and row_numbers are empty where the program reads none of them.
     row_turns: rope tables with one row for each row of the step (M-RoPE); they are written before each step.
 
-    device: the memory in which values, caches and tables lie; matrices and vectors are there already. The arrays that
-    are filled before a step are in one block of the host's memory (`inputs`), with page tables last.
+    device: the memory that holds values, caches and rope tables; matrices and vectors are there already. The arrays
+    that are filled before a step are in one block of the host's memory (`inputs`), with page tables last.
     """
 
     def __init__(
@@ -198,7 +199,8 @@ class StepMemory:
 
     @property
     def slots(self) -> I32Array:
-        """The slots of new K and V in the first page group."""
+        """For each row of the step, the place of its K and V in the pages of the first cache group: page * PAGE_TOKENS
+        + offset."""
         return self.page_inputs[0].slots
 
     @property
@@ -280,8 +282,8 @@ class StepMemory:
         return tuple(self._operand(item, own, self.page_inputs[group]) for item in items)
 
     def _largest_of(self, items: Iterable[Any]) -> StepSizes:
-        """Returns the sizes with which a call is planned where no step's sizes are given: the largest step's. In the
-        middle of some image encoders, groups of rows become one row each; calls after that have fewer rows."""
+        """Returns the sizes of the largest step for a call with the operands `items`. Its number of rows is smaller for
+        calls after the fold of an image encoder, where groups of rows have become one row each."""
         roots = (item.root for item in items if isinstance(item, Value))
         fewer = [self._placement.fewer[root] for root in roots if root in self._placement.fewer]
         return self._largest._replace(tokens=min(fewer)) if fewer else self._largest

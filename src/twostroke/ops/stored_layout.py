@@ -5,33 +5,32 @@
 Panels of 64 rows; a panel is groups of 256 columns (the last may be shorter), each in one piece:
 
     FLAT8, FLAT8_MIN    scales (columns / 32, 64) float16; for _MIN as many minima, float16; then codes
-    FLAT4               scales (columns / 32, 64) float16, then nibbles: code + 8
-    FLAT4_MIN           as FLAT8_MIN, then nibbles: the code
-    FLAT4_IQ            as FLAT4, each nibble the code's index in IQ4_CODES. SUPER4_IQ: scales (64) float16,
-                        multipliers (8, 64) int8, then such nibbles
-    FLAT5, FLAT5_MIN    scales of FLAT8 and FLAT8_MIN; then blocks of 32 columns: the fifth bits, then nibbles:
-                        for FLAT5 the code + 16, for _MIN the code
+    FLAT4, FLAT4_MIN    scales (and minima) of FLAT8 and FLAT8_MIN; then nibbles: the code + 8, for _MIN the code
+    FLAT4_IQ            scales of FLAT8; then nibbles: the code's index in IQ4_CODES
+    SUPER4_IQ           scales (64) float16, multipliers (8, 64) int8; then nibbles: the code's index in IQ4_CODES
+    FLAT5, FLAT5_MIN    scales (and minima) of FLAT8 and FLAT8_MIN; then blocks of 32 columns, each the fifth bits and
+                        then nibbles: the code + 16, for _MIN the code
     SUPER8, SUPER8_MIN  scales (64) float16; for _MIN minimum scales (64) float16; multipliers (16, 64) int8; for _MIN
                         minima (16, 64) uint8; then codes
-    SUPER4_MIN          the same with 8 multipliers and 8 minima for 32 columns each; then nibbles: the code
-    SUPER4_16           as SUPER8, then nibbles: code + 8. SUPER4_MIN_16 like SUPER8_MIN, then nibbles: the code
-    SUPER2, SUPER2_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: two bits of each column,
+    SUPER4_MIN          scales of SUPER8_MIN, only 8 multipliers and minima, for 32 columns each; then nibbles: codes
+    SUPER4_16, SUPER4_MIN_16  scales of SUPER8 and SUPER8_MIN; then nibbles: the code + 8, for _MIN the code
+    SUPER2, SUPER2_MIN  scales of SUPER8 and SUPER8_MIN; then blocks of 16 columns: two bits of each column,
                         packed as high bits (below): the code + 1, for _MIN the code
-    SUPER3              as SUPER8; then blocks of 16 columns: the two low bits of the code + 4, packed as high bits;
-                        then (64) of 16 bits: bit 4 i + q is the third bit of column 4 q + i
-    SUPER5_MIN          as SUPER4_MIN; then blocks of 32 columns: the fifth bits, then nibbles
-    SUPER6, SUPER6_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: the two highest bits of code + 32, then
-                        nibbles
+    SUPER3              scales of SUPER8; then blocks of 16 columns: the two low bits of the code + 4, packed as high
+                        bits, then 16 bits for each of 64 rows: bit 4 i + q is the third bit of column 4 q + i
+    SUPER5_MIN          scales of SUPER4_MIN; then blocks of 32 columns: the fifth bits, then nibbles
+    SUPER6, SUPER6_MIN  scales of SUPER8 and SUPER8_MIN; then blocks of 16 columns: the two highest bits of code + 32,
+                        then nibbles
     AFFINE4_g           scales (columns / g, 64) float32, as many minima, float32; then nibbles: the code
-    AFFINE8_g           the same; then codes
+    AFFINE8_g           scales and minima of AFFINE4_g; then codes
     E2M1_g              scales (columns / g, 64) float32; then nibbles: the bits of the 4-bit float; twice its value is
                         the code (0, 1, 2, 3, 4, 6, 8 or 12; the highest bit is the sign)
 
-High bits of a block are 4 bytes for each of 64 rows. Byte i of a row has the b high bits of column 4 q + i of the
-block, from its bit b q on. Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of affine
-kinds are a multiple of g, those of super kinds a multiple of 256 in files. Where floats are rounded to a super kind,
-the last group may be shorter. Sums are float32, from left to right; the plain C++ rounds a fma's product as well. Each
-group of 256 columns has a sum of its own, which begins with 0.
+Here "scales of SUPER8" includes multipliers and minima. The high bits of a block, b for each column, are 4 bytes for
+each of 64 rows. Those of column 4 q + i are in byte i, from its bit b q on. Codes are laid out as int8's (operands.py),
+nibbles as int4's elements. Columns of affine kinds are a multiple of g, those of super kinds a multiple of 256 in
+files. Where floats are rounded to a super kind, the last group may be shorter. Sums are float32, from left to right;
+the plain C++ rounds a fma's product as well. Each group of 256 columns has a sum of its own, which begins with 0.
 
 A subgroup is the columns that share factor = scale * multiplier and offset = minimum_scale * minimum.
     FLAT, E2M1: 32 columns, one or two subgroups, share a scale x_scale of the activations, as in ggml's Q8_0
@@ -67,7 +66,7 @@ _OFFSETS = {
 
 
 _THIRD_PLACES = np.arange(4, dtype=np.uint16)[:, None] + 4 * np.arange(4, dtype=np.uint16)
-"""In 16 bits for a row and 16 columns, the third bit of column 4 q + i is the bit with the number [q, i] (SUPER3)."""
+"""At [q, i], the bit (of SUPER3's 16 bits for a row) that holds the third bit of the code in column 4 q + i."""
 
 
 class StoredValues(Struct, frozen=True, eq=False):
@@ -239,12 +238,12 @@ def code_offset(kind: WeightKind) -> int:
 
 
 def _block_columns(kind: WeightKind) -> int:
-    """Returns how many columns fill one plane, of 4 bytes for each row, with their `high_bits` bits each."""
+    """Returns how many columns are a block: their high bits (`high_bits` each) fill 4 bytes for each row."""
     return 32 // kind.high_bits
 
 
 def _planes_of(high: U8Array, kind: WeightKind) -> U8Array:
-    """Packs (N, K') high bits, C-contiguous, as (P, blocks, 256): (64, 4) bytes of each panel and block."""
+    """Packs high bits (N, columns), C-contiguous bytes, as (panels, blocks, 256): 4 bytes for each of 64 rows."""
     quads = high.view(np.uint32).reshape(len(high) // PANEL_ROWS, PANEL_ROWS, -1, 8 // kind.high_bits)
     planes = quads[..., 0].copy()
     for index in range(1, quads.shape[3]):
@@ -254,7 +253,7 @@ def _planes_of(high: U8Array, kind: WeightKind) -> U8Array:
 
 
 def _planes_to(planes: U8Array, kind: WeightKind) -> U8Array:
-    """The inverse of `_planes_of`: returns the high bits (N, K')."""
+    """Unpacks the result of `_planes_of` to the high bits (N, columns), a byte each."""
     shifts = np.arange(8 // kind.high_bits, dtype=np.uint8) * np.uint8(kind.high_bits)
     panels, blocks, _ = planes.shape
     bytes_of = planes.reshape(panels, blocks, PANEL_ROWS, 1, 4).transpose(0, 2, 1, 3, 4)
@@ -263,15 +262,14 @@ def _planes_to(planes: U8Array, kind: WeightKind) -> U8Array:
 
 
 def _thirds_of(full: U8Array) -> U8Array:
-    """Packs the third bits of (N, K') codes as (P, blocks, 128): for each panel and 16 columns, 64 numbers of 16
-    bits."""
+    """Packs bit 2 of 3-bit codes (N, columns) as (panels, blocks of 16 columns, 128): 16 bits for each of 64 rows."""
     bits = (full >> np.uint8(2)).reshape(len(full) // PANEL_ROWS, PANEL_ROWS, -1, 4, 4).astype(np.uint16)
     words = np.bitwise_or.reduce(bits << _THIRD_PLACES, axis=(3, 4)).transpose(0, 2, 1)
     return np.ascontiguousarray(words).view(np.uint8)
 
 
 def _thirds_to(planes: U8Array) -> U8Array:
-    """The inverse of `_thirds_of`: returns (N, K') numbers that are 4 where the third bit is set, else 0."""
+    """Unpacks the result of `_thirds_of` to (N, columns) numbers: 4 where bit 2 is set, else 0."""
     words = np.ascontiguousarray(planes).view(np.uint16).transpose(0, 2, 1)
     bits = (words[..., None, None] >> _THIRD_PLACES & np.uint16(1)).astype(np.uint8) << np.uint8(2)
     return bits.reshape(words.shape[0] * PANEL_ROWS, -1)
@@ -310,8 +308,8 @@ def _lanes(values: NDArray[np.generic], units: int) -> U8Array:
 
 
 def stored_values(weight: PackedWeight) -> StoredValues:
-    """Unpacks a weight to codes and scales, with all padded columns; for SUPER kinds, padded with zeros to whole groups
-    of 256."""
+    """Unpacks a weight to codes and scales, with all padded columns. SUPER kinds, those with multipliers, are padded
+    with zeros to whole groups of 256."""
     kind, padded = weight.format.kind, weight.format.padded_columns(weight.columns)
     panels = padded_rows(weight.rows) // PANEL_ROWS
     sub, kinds = kind.step_columns, 2 if kind.has_minimum else 1
@@ -372,7 +370,7 @@ def _to_the_end(part: Any, padded: int) -> Any:
 
 
 def _meant(packed: I16Array, kind: WeightKind) -> I8Array:
-    """Returns the codes that packed numbers stand for."""
+    """Returns the codes of unsigned packed numbers: entries of a table (E2M1, IQ4), else number - offset."""
     if kind.is_e2m1 or kind.is_iq4:
         return (E2M1_CODES if kind.is_e2m1 else IQ4_CODES)[packed]
     return (packed - code_offset(kind)).astype(np.int8)

@@ -18,7 +18,8 @@ def unpack(weight: PackedWeight) -> F32Array:
 
 
 def packed_values(weight: PackedWeight) -> F32Array:
-    """Returns the values of whole panels with padded columns, float32. Where columns are rotated, they stay so."""
+    """Returns the values of a packed matrix, float32, with all padded rows and columns. In formats with rotated
+    columns, these are the columns after the Hadamard rotation."""
     columns = weight.format.padded_columns(weight.columns)
     if weight.format.kind is WeightKind.F32:
         panels = weight.data.view(np.float32).reshape(-1, columns, PANEL_ROWS).transpose(0, 2, 1)

@@ -1,6 +1,6 @@
-"""Gemma 4: a tower over tiles of any size, with norms before and after each block. Its patches are rotated by column
-and line, and have learned position embeddings of both. The means of squares of patches become image rows (Gemma team
-2026)."""
+"""Gemma 4: a tower over tiles of any size, with norms before and after each block. Its q and k have rotary positions by
+column and line, and its patches have learned position embeddings of both. Each image row is the mean of a square of
+neighbouring patches (Gemma team 2026)."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class Gemma4Tower:
         return self._product(t, "self_attn.o_proj", attention(q, cache, 1.0).flat(), heads.hidden_size)
 
     def _turned(self, t: Tracer, name: str, x: Value) -> Value:
-        """Returns the heads, normed and rotated. The first half of a head is rotated by column and the second by line,
-        each with pairs inside the half. The second and third quarter change places, so that the op `rope` forms these
-        pairs."""
+        """Returns the heads of q or k with norm and rotary positions. name: the norm's weight. The first half of a head
+        is rotated by the patch's column, the second half by its line. The second and third quarter are exchanged first,
+        because the op `rope` pairs elements that lie half a head apart."""
         (count, dim), quarter = x.shape, x.shape[1] // 4
         order = tuple(
             float(head * dim + part * quarter + column)
@@ -94,8 +94,9 @@ def _bounds(t: Tracer, name: str) -> Vector:
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Reads the tower. A square of pooling_kernel_size x pooling_kernel_size patches becomes one image row. With
-    use_bidirectional_attention, the rows of an image see each other in the layers with a window."""
+    """Reads config.json and returns the image encoder. A square of pooling_kernel_size x pooling_kernel_size patches
+    becomes one image row. With use_bidirectional_attention, the rows of an image see each other in the layers with a
+    window."""
     own = with_silent(fields.group("vision_config") or fields.only({}), defaults("gemma4_vision"))
     text = text_fields(fields)
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("pooling_kernel_size", 1, 64)

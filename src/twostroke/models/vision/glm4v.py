@@ -1,6 +1,5 @@
-"""GLM-4.1V, 4.5V and 4.6V: a tower over tiles of any size, with RMS norms and gates. Its patches are rotated by line
-and column, and have learned places too (GLM-V team 2025).
-"""
+"""GLM-4.1V, 4.5V and 4.6V: a tower over tiles of any size, with RMS norms and gated feed-forward blocks. Its q and k
+have rotary positions by line and column, and its patches have learned position embeddings too (GLM-V team 2025)."""
 
 from __future__ import annotations
 
@@ -28,8 +27,9 @@ BETWEEN = Norm(1e-5, NormKind.LAYER)
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """A square of spatial_merge_size x spatial_merge_size patches becomes one image row. The inner size of the layers'
-    feed-forward blocks is out_hidden_size; intermediate_size is that of the block after the layers."""
+    """Reads config.json and returns the image encoder. A square of spatial_merge_size x spatial_merge_size patches
+    becomes one image row. The inner size of the layers' feed-forward blocks is out_hidden_size; that of the one block
+    after all layers is intermediate_size."""
     own = with_silent(fields.group("vision_config") or fields.only({}), defaults("glm4v_vision"))
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("spatial_merge_size", 1, 64)
     frames, depth = own.integer("temporal_patch_size", 1, 64), own.integer("depth", 1, 4096)

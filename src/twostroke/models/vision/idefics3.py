@@ -14,7 +14,8 @@ from twostroke.types.images import Patching
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """The tower reads tiles of image_size. A square of scale_factor x scale_factor patches becomes one image row."""
+    """Reads config.json and returns the image encoder. It takes square tiles of vision_config.image_size pixels a side.
+    A square of scale_factor x scale_factor patches becomes one image row."""
     tower = read_siglip(fields.group("vision_config") or fields.only({}), defaults("idefics3_vision"))
     merge, grid = fields.integer("scale_factor", 1, 64, default=2), tower.grid
     placeholder = fields.integer("image_token_id", 0, 1 << 24, default=128_257)

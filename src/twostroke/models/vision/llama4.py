@@ -1,5 +1,5 @@
-"""Llama 4: a tower over square tiles, with a class token, whose patches are rotated by line and column; its patches are
-joined in groups (Meta 2025)."""
+"""Llama 4: a tower over square tiles, with a class token and rotary positions of patches by line and column. After the
+tower, each square of neighbouring patches is joined into one image row (Meta 2025)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ TOWER, PROJECTOR = "vision_model.", "multi_modal_projector."
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Reads the tower. A square of patches becomes one image row; its side is 1 / pixel_shuffle_ratio."""
+    """Reads config.json and returns the image encoder. A square of n x n patches becomes one image row, where n is 1 /
+    pixel_shuffle_ratio."""
     own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
     side, patch = own.integer("image_size", 1, 4096), own.integer("patch_size", 1, 4096)
     wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_attention_heads", 1, 4096)

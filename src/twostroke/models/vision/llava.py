@@ -26,15 +26,16 @@ SIGLIP = {
     **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
     **{"image_size": 224, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
 }
-"""The defaults of transformers for fields that vision_config does not have: CLIP's tower and SigLIP's."""
+"""CLIP and SIGLIP: the values that transformers gives to fields of a CLIP or SigLIP tower that vision_config does not
+have."""
 ONEVISION = "llava_onevision"
 ONEVISION_GRIDS = tuple((384 * lines, 384 * columns) for lines in range(1, 7) for columns in range(1, 7))
 NEWLINE, STORED_NEWLINE = "model.image_newline", "image_newline"
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Reads the tower. Image rows are made from the layer that vision_feature_layer names: 1 is the first layer, and -1
-    is the last one."""
+    """Reads config.json and returns the image encoder. Image rows are made from the layer that vision_feature_layer
+    names: 1 is the first layer, and -1 is the last one."""
     own = fields.group("vision_config") or fields.only({})
     clip = own.text("model_type", "") == "clip_vision_model"
     kind = fields.text("model_type", "llava")
@@ -68,15 +69,17 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
 
 
 def _features(t: Tracer, tower: Siglip, *, clip: bool) -> Value:
-    """Returns the rows after the last layer that is computed. The norm that follows the whole tower is not applied."""
+    """Returns the tower's rows after the layer that vision_feature_layer names; later layers, and the norm after the
+    last one, are not computed. clip: a CLIP tower, which has a norm before its layers, and no bias in the patch
+    embedding."""
     x = with_given_places(t, Patches(tower.patch, tower.width, "embeddings.patch_embedding", bias=not clip)(t))
     x = Norm(tower.eps, NormKind.LAYER)(t, "pre_layrnorm", x, in_place=True) if clip else x
     return tower.of_layers(t, x)
 
 
 def _of_sheets(fields: Fields, kind: str, side: int) -> dict[str, Any]:
-    """Returns the fields of Sight that describe grids of tiles; an empty dictionary for LLaVA 1.5, whose images are one
-    tile."""
+    """Returns the arguments of Sight for models that divide an image into a grid of tiles. They are empty for LLaVA
+    1.5, whose images are one tile. kind: the model_type. side: the pixels of a tile's side."""
     if kind == "llava":
         return {}
     word = fields.text("vision_aspect_ratio", "anyres_max_9") if kind == ONEVISION else ""

@@ -36,8 +36,8 @@ WHOLE, FOLDED = "4x", "16x"
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Reads the tower. An image row shows sixteen patches, or four where downsample_mode asks for it. In MiniCPM-OCR,
-    four are the default."""
+    """Reads config.json and returns the image encoder. An image row is made from sixteen patches, or from four where
+    downsample_mode asks for it. In MiniCPM-OCR, four are the default."""
     own = fields.group("vision_config") or fields.only({})
     tower = replace(read_siglip(own, USUAL), fitted=True)
     fold = _fold(fields, own, tower)
@@ -81,8 +81,8 @@ def _fold(fields: Fields, own: Fields, tower: Siglip) -> RowFold | None:
 
 
 def _of_canvas(fields: Fields) -> dict[str, Any]:
-    """Returns the fields of Sight that place images on a two-dimensional canvas. They are empty for a model whose
-    positions are plain sequence numbers."""
+    """Returns the arguments of Sight for a model whose image rows, and the marks around images, have positions in two
+    dimensions (M-RoPE). They are empty for a model whose positions are plain sequence numbers."""
     if fields.text("model_type", "") != CANVAS:
         return {}
     return {
@@ -92,8 +92,9 @@ def _of_canvas(fields: Fields) -> dict[str, Any]:
 
 
 def _of_tower(t: Tracer, tower: Siglip, fold: RowFold | None) -> tuple[Value, tuple[Value, ...]]:
-    """Returns the rows after the last layer, and the rows of the patches just before `fold`. There, the code that runs
-    the program joins the rows of four patches into one row. With `fold` None, the second result is empty."""
+    """Returns the rows after the last layer, and the value at which four patches become one row (`fold`): the rows of
+    single patches. The code that runs the program joins them there. With `fold` None, no rows are joined and the second
+    result is empty."""
     layers, x = tower.tower, tower.of_patches(t)
     if fold is None:
         return layers(t, x), ()

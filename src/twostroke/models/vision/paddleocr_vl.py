@@ -1,4 +1,5 @@
-"""PaddleOCR-VL: SigLIP over tiles of any size, whose patches are also rotated by line and column (Cui et al. 2025)."""
+"""PaddleOCR-VL: SigLIP over tiles of any size, with rotary positions of patches by line and column in addition to
+learned position embeddings (Cui et al. 2025)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ BETWEEN = Norm(1e-5, NormKind.LAYER)
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """A square of spatial_merge_size x spatial_merge_size patches becomes one image row."""
+    """Reads config.json and returns the image encoder. A square of spatial_merge_size x spatial_merge_size patches
+    becomes one image row."""
     own = fields.group("vision_config") or fields.only({})
     tower, merge = read_siglip(own, SILENT), own.integer("spatial_merge_size", 1, 64, default=2)
     turn = turn_by_halves(tower.heads.head_dim, theta_of(own))

@@ -1,5 +1,5 @@
-"""Qwen2-VL and Qwen2.5-VL: towers over tiles of any size, whose patches are rotated by line and column. In most layers
-of Qwen2.5-VL, patches see only the patches of a window (Wang et al. 2024; Bai et al. 2025)."""
+"""Qwen2-VL and Qwen2.5-VL: towers over tiles of any size, with rotary positions of patches by line and column. In most
+layers of Qwen2.5-VL, patches see only the patches of a window (Wang et al. 2024; Bai et al. 2025)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ PREFIX = "model.visual."
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """A square of spatial_merge_size x spatial_merge_size patches becomes one image row."""
+    """Reads config.json and returns the image encoder. A square of spatial_merge_size x spatial_merge_size patches
+    becomes one image row."""
     latter = fields.text("model_type", "") == "qwen2_5_vl"
     own = with_silent(fields.group("vision_config") or fields.only({}), LATTER if latter else FORMER)
     patching = Patching(own.integer("patch_size", 1, 4096), own.integer("spatial_merge_size", 1, 64))

@@ -1,4 +1,5 @@
-"""Beam: gated heads, rotations only in layers with a window, residuals weighed by depth (Reflection 2026)."""
+"""Beam: attention heads with gates, rotary positions only in layers with a window, and a residual whose terms are
+weighed by depth (Reflection 2026)."""
 
 from __future__ import annotations
 
@@ -23,14 +24,13 @@ SILENT = {
 NAMES = AttentionNames(gate="self_attn.gate_proj", gate_bias="self_attn.gate_bias")
 PATTERN, CAP = 6, 30.0
 GROWTH, TRAINED = 0.1, 2048
-"""In layers without rotations, the query of position p is multiplied by (1 + (p + 1) / TRAINED) ^ GROWTH."""
+"""In layers without rotary positions, the query of position p is multiplied by (1 + (p + 1) / TRAINED) ^ GROWTH."""
 
 
 @architecture("BeamForCausalLM", model_type="beam")
 def beam(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every sixth layer and the last see everything and are not rotated, unless layer_types and rope_parameters say
-    otherwise.
-    """
+    """Reads config.json and returns the model. Unless layer_types and rope_parameters say otherwise, every sixth layer
+    and the last one have full attention without rotary positions, and the others have a window."""
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields, facts, norm, layers = parts.fields, parts.facts, parts.norm, parts.facts.num_layers
@@ -57,8 +57,8 @@ def beam(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _weighed(residual: Value, made: Value, place: int) -> Value:
-    """Returns the weighted sum of the residual and a block's output. place: the number of terms in the sum so far,
-    which includes the embedding. The weights keep the sum's variance at that of one block's output."""
+    """Returns sqrt((place - 1) / place) * residual + sqrt(1 / place) * a block's output. place: the number of terms in
+    this sum: the embedding and the outputs of all blocks up to this one. Every term has the same weight in the end."""
     return add(scale(residual, ((place - 1) / place) ** 0.5), scale(made, place**-0.5))
 
 

@@ -1,4 +1,5 @@
-"""Cohere 2 with experts: attention and a mixture read one norm and are added to the residual (Cohere 2026)."""
+"""Cohere 2 with experts. Attention and the feed-forward block are parallel: both read the same normed rows, and both
+outputs are added to the residual (Cohere 2026)."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ SHARES = {"sum": 1.0, "average": 0.5}
 
 @architecture("Cohere2MoeForCausalLM", model_type="cohere2_moe")
 def cohere2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees everything and is not rotated, unless layer_types overrides this. The first
-    first_k_dense_replace layers have no experts; all of these are rotated where prefix_dense_sliding_window_pattern is
-    1."""
+    """Reads config.json and returns the model. Unless layer_types overrides this, every fourth layer has full attention
+    without rotary positions, and the others have a window. The first first_k_dense_replace layers have no experts; if
+    prefix_dense_sliding_window_pattern is 1, all of these have rotary positions."""
     silu_only(fields)
     rms = fields.optional_number("rms_norm_eps", 1e-12, 0.1)
     parts = read_parts(fields, defaults("cohere2_moe"), kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
@@ -70,7 +71,8 @@ def _windows(fields: Fields, layers: int, first: int) -> tuple[int, ...]:
 
 
 def _mixture(fields: Fields, hidden: int, inner: int) -> tuple[Mixture, float]:
-    """Returns the block, and the factor of its output."""
+    """Returns the block of experts, and the number by which the sum of its shared and chosen experts is multiplied: 0.5
+    where the config asks for their average, else 1."""
     count = expert_count(fields, 8)
     scores = SCORES[_known(fields, "expert_selection_fn", "softmax", tuple(SCORES))]
     normalised = scores is Scores.SOFTMAX or fields.boolean("norm_topk_prob", True)

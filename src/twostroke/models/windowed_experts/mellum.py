@@ -1,4 +1,4 @@
-"""Mellum 2: Qwen3's experts, with windows and rotations of their own in some layers (JetBrains 2026)."""
+"""Mellum 2: layers of Qwen3 with experts, some of which have a window and another rotary base (JetBrains 2026)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PREDICTION = ("mtp.", "model.mtp.")
 
 @architecture("MellumForCausalLM", model_type="mellum")
 def mellum(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types defines which layers have the window, and mlp_layer_types which have experts; without mlp_layer_types
-    all layers have experts."""
+    """Reads config.json and returns the model. layer_types says which layers have the window, and mlp_layer_types which
+    have experts; without mlp_layer_types all layers have experts."""
     silu_only(fields)
     parts = read_parts(fields, defaults("mellum"), kv_absent=4)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers

@@ -22,7 +22,7 @@ from twostroke.types.spec.rope import RopeSpec, ropes_by_layer_type
 
 THETAS = {"sliding_attention": ("swa_rope_theta", 10_000.0), "full_attention": ("rope_theta", 5_000_000.0)}
 SHARE = 0.334
-"""The share of a head that is rotated where the config does not have the field."""
+"""The share of a head's dimensions that has rotary positions where the config does not have the field."""
 WORDS = {0: "full_attention", 1: "sliding_attention"}
 """The type of a layer for each number of hybrid_layer_pattern, which published configs have in place of layer_types."""
 MLP_WORDS = {0: "dense", 1: "sparse"}
@@ -31,8 +31,8 @@ MLP_WORDS = {0: "dense", 1: "sparse"}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The settings of all layers of one kind. window: the number of positions that a row sees, 0 for all. v_dim: the
-    elements of a head of V. v_factor: the factor of V."""
+    """What the attention layers of one kind, with or without a window, have in common. window: the number of positions
+    that a row sees, 0 for all. v_dim: the number of elements of a head of V. v_factor: V is multiplied by it."""
 
     kv_heads: int
     v_dim: int
@@ -44,9 +44,9 @@ class Kind:
 
 @architecture("MiMoV2FlashForCausalLM", model_type="mimo_v2_flash")
 def mimo_v2_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layer 0 and every sixth see everything, and layer 0 has no experts, unless layer_types and mlp_layer_types say
-    otherwise. Published configs have names of their own for both, and for the window.
-    """
+    """Reads config.json and returns the model. Unless layer_types and mlp_layer_types say otherwise, layer 0 and every
+    sixth layer have full attention, and layer 0 has no experts. Published configs have names of their own for both
+    fields, and for the window."""
     parts = read_parts(_usual(fields), defaults("mimo_v2_flash"), kv_absent=4)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     window = window_of(fields, 129)
@@ -81,7 +81,8 @@ def mimo_v2_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _attended(t: Tracer, parts: Parts, kind: Kind, h: Value) -> Value:
-    """Returns the block's output for the normed rows h, before it is added to the residual."""
+    """Records an attention block for the normed rows h, and returns its output, which the caller adds to the
+    residual."""
     heads, width, dim = parts.heads.num_heads, parts.heads.hidden_size, parts.heads.head_dim
     query, keys, values = heads * dim, kind.kv_heads * dim, kind.kv_heads * kind.v_dim
     outputs = {"self_attn.q_proj": query, "self_attn.k_proj": keys, "self_attn.v_proj": values}
@@ -96,7 +97,7 @@ def _attended(t: Tracer, parts: Parts, kind: Kind, h: Value) -> Value:
 
 
 def _usual(fields: Fields) -> Fields:
-    """Returns the fields under transformers' names."""
+    """Returns the fields of a published config under the names that transformers gives them."""
     values = dict(fields.values)
     for own, name, words in (
         ("hybrid_layer_pattern", "layer_types", WORDS),

@@ -48,7 +48,8 @@ def step3p7(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Norms are stored as w - 1. Layers with a window have num_sliding_attention_heads query heads."""
+    """Reads config.json and returns the language model. Its norms store w - 1 for a weight w. Layers with a window have
+    num_sliding_attention_heads query heads."""
     silu_only(fields)
     fields = _usual(fields)
     parts = read_parts(fields, defaults("step3p5"), plus=1.0)
@@ -71,8 +72,8 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _kinds(parts: Parts, windows: tuple[int, ...]) -> Mapping[str, Parts]:
-    """Returns the parts of a layer with full attention and of a layer with a window. They differ in the number of query
-    heads."""
+    """Returns the settings of layers with full attention, and of layers with a window, by the name of the layer type.
+    They differ in the number of query heads."""
     fields, usual = parts.fields, parts.heads
     count = fields.integer("num_sliding_attention_heads", 1, 4096, default=usual.num_heads)
     if count % usual.num_kv_heads:
@@ -97,8 +98,8 @@ def _kinds(parts: Parts, windows: tuple[int, ...]) -> Mapping[str, Parts]:
 
 
 def _block(parts: Parts, limits: tuple[float, float]) -> tuple[FeedForwardText, FeedForwardText]:
-    """Returns two feed-forward blocks of a layer: the one without experts and the one with experts. limits: the limit
-    of the experts' activations, then that of every other gated block."""
+    """Returns the two feed-forward blocks that a layer may have: the dense one, and the one with experts. limits: the
+    magnitude to which activations are clamped, in the experts, and in the dense or shared block; 0 for no clamp."""
     fields, hidden = parts.fields, parts.facts.hidden_size
     rules = [ExpertRule(Activation.SILU, limit, hold_values=limit > 0) for limit in limits]
     count = expert_count(fields)

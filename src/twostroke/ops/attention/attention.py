@@ -60,7 +60,8 @@ def reference(call: CallArrays) -> None:
 
 
 class ScoreRule(NamedTuple):
-    """How scores follow from products of q and k. See the module for each field."""
+    """How scores follow from products of q and k: scale * product, capped by soft_cap (0 for no cap), plus slopes (H,)
+    times the distance (alibi). sinks (H,): one more score of each head in the softmax."""
 
     scale: float
     soft_cap: float = 0.0
@@ -124,9 +125,9 @@ def softened(
     seen: tuple[int, int],
     sinks: F32Array | None = None,
 ) -> F32Array:
-    """Returns the softmax-weighted sum of V, (H, V), for one row. scores: (H, N), multiplied by log2(e). values: the
-    result of gather_values. seen: the position of the first score, and one after the position of the last. sinks: see
-    `weights_of`."""
+    """Returns the softmax-weighted sum of V of each head, for one row. scores: (H, N), multiplied by log2(e). values:
+    the result of gather_values. seen: the position of the first score, and one after the position of the last. sinks
+    (H,): one more score of each head, without a value, not multiplied by log2(e); None for none."""
     begin, end = seen
     group = len(scores) // len(values[0])
     weights, total = weights_of(scores, sinks)
@@ -163,8 +164,9 @@ def _rounded(numbers: F32Array, largest: F32Array, steps: np.float32) -> F32Arra
 
 
 def _rounded_in_tiles(weights: F32Array, scales: F32Array, begin: int) -> F32Array:
-    """Returns weights * scales, each rounded to a multiple of m / 16383. m is the largest weight of the product's tile
-    of 64 positions, times the tile's largest scale. weights, scales: (H, N), for the positions from `begin` on."""
+    """Returns weights * scales (H, N), rounded to multiples of m / 16383 as in kernels for int8 and int4 pages. For
+    each head and each tile of 64 positions, m is the largest weight times the largest scale. begin: the position of the
+    first column."""
     found = weights * scales
     for start in range(begin - begin % TILE_TOKENS, begin + weights.shape[-1], TILE_TOKENS):
         tile = np.s_[:, max(0, start - begin) : start + TILE_TOKENS - begin]
@@ -184,12 +186,12 @@ _CASES: tuple[dict[str, object], ...] = (
         **{"soft_cap": 5.0, "sinks": (None, times(1)), "slopes": (None, times(0.1))},
     },
 )
-"""The sizes and windows of the op's test cases. Each is tested with each kind of pages."""
+"""The sizes, windows and options of the op's test cases. Each case is tested with f32, bf16, int8 and int4 pages."""
 
 
 @op
 class Attention(Op):
-    """Softmax attention of the step's rows over their sequences' pages."""
+    """Softmax attention of the step's rows over their sequences' pages of K and V."""
 
     SHAPES = {
         "out": "T H V",

@@ -61,8 +61,8 @@ class ChosenLatentAttention(Op):
 def chosen_latent_attention(
     q: Value, q_turned: Value, chosen: Value, layer: Cache, scale: float, sinks: Vector | None = None
 ) -> Value:
-    """Records the call and returns the output of each row of q (T, H, L) and q_turned (T, H, R) over its `chosen` (T,
-    K) positions in `layer`."""
+    """Records the call and returns the output of each row over its `chosen` (T, K) positions in `layer`. q (T, H, L):
+    the part of the queries that is multiplied with latents (L,). q_turned (T, H, R): the part with rotary positions."""
     check_latent(ChosenLatentAttention.NAME, q, q_turned, layer)
     out = q.fresh()
     q.trace.record(ChosenLatentAttention(out, q, q_turned, chosen, layer, SEQUENCES, scale, sinks))

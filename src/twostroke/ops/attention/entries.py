@@ -25,7 +25,7 @@ from twostroke.ops.program.values import LatentKV
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 MOST_NUMBERS = 2048
-"""The largest size of an entry, in numbers."""
+"""The largest number of elements that an entry may have."""
 
 
 def entry_cache(dim: int, rate: int, window: int = 0) -> LatentKV:
@@ -41,12 +41,14 @@ def entry_cache(dim: int, rate: int, window: int = 0) -> LatentKV:
 
 
 def page_numbers(dim: int, rate: int) -> int:
-    """Returns how many numbers each position of a page must have room for, so that the page's entries fit."""
+    """Returns how many elements for each of its 16 positions a page must have, so that its entries of `dim` elements
+    fit. rate: how many positions one entry stands for."""
     return -(-places(rate) * dim // PAGE_TOKENS)
 
 
 def places(rate: int) -> int:
-    """Returns how many entries of `rate` positions one page of 16 positions has room for."""
+    """Returns how many entries a page of 16 positions can hold. rate: how many positions one entry, a vector of
+    compressed KV, stands for."""
     return -(-PAGE_TOKENS // rate)
 
 

@@ -6,10 +6,11 @@
     given, it sees the entries whose numbers are in its row of `chosen`: in rising order, then -1.
     scores = scale * (q . entry);  out (T, H, D) float32 = softmax(scores) @ entries
 
-One softmax may go over two caches, with one call for each. The first call returns (T, H, D + 2). For each head these
-are the sum of entries times weights, the largest score times log2(e), and the sum of the weights. A score's weight is
-exp(score - largest score). The second call takes this result as `before`, and continues the same softmax. sinks
-(H,): one score for each head without an entry. The call that ends the softmax adds it (Xiao et al. 2023).
+One softmax may go over two caches, with one call for each: the first call has no `before`. The first call returns (T,
+H, D + 2). For each head these are the sum of entries times weights, the largest score times log2(e), and the sum of the
+weights. A score's weight is exp(score - largest score). The second call takes this result as `before`, and continues
+the same softmax. sinks (H,): one score for each head without an entry. The call that ends the softmax adds it (Xiao et
+al. 2023).
 
 One row's result depends on that row alone. Entries that a row does not see are not read for that row.
 """
@@ -32,7 +33,7 @@ BESIDE = 2
 """How many numbers follow the weighted sum of each head in a result that a second call continues: the largest score and
 the sum of weights."""
 LOWEST = np.float32(-3.0e38)
-"""The value that stands for the largest score where a head has seen no entry yet."""
+"""The value that the running maximum of a head's scores has before the first entry (instead of -inf)."""
 
 
 def reference(call: CallArrays) -> None:
@@ -60,7 +61,8 @@ def reference(call: CallArrays) -> None:
 
 
 def _begun(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> F32Array:
-    """Makes random operands `before`: results of a first call, whose sums of weights are above 0."""
+    """Makes random test operands `before` (T, H, D + 2), the result of an earlier call. The last number, a sum of
+    weights, is above 0."""
     found = random.standard_normal(shape, dtype=np.float32)
     found[..., -1] = 1 + np.abs(found[..., -1])
     return found

@@ -30,8 +30,8 @@ def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, bat
 
 @op
 class EntrySelect(Op):
-    """The numbers of the K compressed KV entries with the largest scores, for each row: those that the row attends
-    to."""
+    """For each row, the numbers of the K entries of compressed KV with the largest scores. The row's attention reads
+    these entries alone."""
 
     SHAPES = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 * *"}
     CASES = (
@@ -66,8 +66,8 @@ class EntrySelect(Op):
 
 
 def entry_select(q: Value, weights: Value, layer: Cache, rate: int, count: int) -> Value:
-    """Records the call and returns for each row of q (T, H, D) the numbers of the `count` entries of `layer` that it
-    attends to."""
+    """Records the call and returns, for each row of q (T, H, D), the numbers of the `count` entries of `layer` with the
+    largest scores. weights (T, H): a head's share in the scores. rate: how many positions an entry stands for."""
     if not isinstance(layer.kind, LatentKV):
         raise TypeError("entry_select needs pages of entries")
     out = q.fresh(count)

@@ -19,8 +19,8 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def reference(layer: KVLayer, rows: F32Array, slots: I32Array, positions: I32Array, rate: int) -> None:
-    """Writes those of `rows` whose position is the last of `rate` consecutive positions (compressed KV) into their
-    pages. Raises IndexError for a slot outside the pool."""
+    """Writes entries of compressed KV into their pages. A row at position p is an entry if it is the last of `rate`
+    positions, (p + 1) % rate == 0; other rows are left out. Raises IndexError for a slot outside the pool."""
     if slots.size and (int(slots.min()) < 0 or int(slots.max()) >= layer.num_pages * PAGE_TOKENS):
         raise IndexError("KV slot outside the pool")
     closing = np.flatnonzero((positions + 1) % rate == 0)

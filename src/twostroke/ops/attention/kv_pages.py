@@ -39,7 +39,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 SCALE_BYTES = 2 * PAGE_TOKENS
 QUAD = 4
-"""How many bytes one lane of a dot product of bytes takes."""
+"""How many bytes a dot-product instruction (such as VNNI's) multiplies and adds in each 32-bit lane."""
 
 
 def quantize_rows(kind: KVKind, rows: F32Array) -> tuple[NDArray[np.int8], U16Array]:
@@ -120,7 +120,8 @@ def seen_pages(page_ids: np.ndarray, position: int, window: int) -> np.ndarray:
 
 
 def first_seen(position: int, window: int) -> int:
-    """Returns the first position that a row at `position` sees. window: see attention.py; below 0 for chunks."""
+    """Returns the first position that a row at `position` sees. window: the number of last positions that a row sees, 0
+    for all. Below 0, a row sees its own chunk of -window positions up to itself."""
     if window < 0:
         return position - position % -window
     return max(0, position - window + 1) if window else 0
@@ -194,8 +195,8 @@ def _parts(layer: KVLayer) -> tuple[U8Array, U8Array, U16Array, U16Array]:
     """Returns views: K (pages, heads, quads, 16, 4), V (pages, heads, 4, columns, 4), and the scales of K and of V
     (pages, heads, 16).
 
-    For a layer of latents V is empty, and the scales are those of the latent and of the turned key. Splitting the last
-    axis of a slice never copies.
+    For a layer of latents V is empty, and the two scales are those of the latent and of the part of the key with rotary
+    positions. Splitting the last axis of a slice never copies.
     """
     data = layer.data.view(np.uint8)
     head = data.shape[:2]

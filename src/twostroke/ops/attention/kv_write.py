@@ -17,7 +17,8 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def reference(layer: KVLayer, k: F32Array, v: F32Array, slots: I32Array) -> None:
-    """See the module. Raises IndexError for a slot outside the pool."""
+    """Writes k and v of each row at the page and offset that its slot names. Raises IndexError for a slot outside the
+    pool."""
     if slots.size and (int(slots.min()) < 0 or int(slots.max()) >= layer.num_pages * PAGE_TOKENS):
         raise IndexError("KV slot outside the pool")
     write_rows(layer, k, v, slots // PAGE_TOKENS, slots % PAGE_TOKENS)

@@ -44,8 +44,8 @@ def scaled_queries(q: F32Array, q_turned: F32Array, scale: float) -> F32Array:
 
 
 def attended(queries: F32Array, seen: F32Array, value_dim: int, sinks: F32Array | None = None) -> F32Array:
-    """Returns the attention output (H, L) of one row. queries: (H, L + R), scaled. seen: (positions, L + R), the
-    vectors that the row sees. sinks: (H,), scores that add to the softmax's divisor alone."""
+    """Returns the attention output (H, L) of one row. queries: (H, L + R), from scaled_queries. seen: (positions, L +
+    R), the vectors that the row sees. sinks: (H,), scores that add to the softmax's divisor alone."""
     weights, total = weights_of(queries @ seen.T, sinks)
     found: F32Array = weights @ seen[:, :value_dim] / total
     return found
@@ -99,7 +99,8 @@ def check_latent(op: str, q: Value, q_turned: Value, layer: Cache) -> LatentKV:
 
 
 def latent_attention(q: Value, q_turned: Value, layer: Cache, scale: float) -> Value:
-    """Records the call and returns the output of each row of q (T, H, L) and q_turned (T, H, R) over `layer`."""
+    """Records the call and returns the output of each row over `layer`, a cache of latents. q (T, H, L): the part of
+    the queries that is multiplied with latents (L,). q_turned (T, H, R): the part with rotary positions."""
     kind = check_latent(LatentAttention.NAME, q, q_turned, layer)
     out = q.fresh()
     q.trace.record(LatentAttention(out, q, q_turned, layer, SEQUENCES, scale, kind.window))

@@ -17,7 +17,8 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def reference(layer: KVLayer, rows: F32Array, slots: I32Array) -> None:
-    """See the module. Raises IndexError for a slot outside the pool."""
+    """Writes each row, a latent and the part of the key with rotary positions, at the page and offset that its slot
+    names. Raises IndexError for a slot outside the pool."""
     if slots.size and (int(slots.min()) < 0 or int(slots.max()) >= layer.num_pages * PAGE_TOKENS):
         raise IndexError("KV slot outside the pool")
     write_latents(layer, rows, slots // PAGE_TOKENS, slots % PAGE_TOKENS)

@@ -42,8 +42,9 @@ class PlaceScores(Op):
 
 
 def place_scores(x: Value, table: Vector) -> Value:
-    """Records the product of x (T, H, D) and a table (H, D, B), and returns it, (T, H, B). Raises ValueError for a
-    table of another size."""
+    """Records the call, and returns (T, H, B): the score of each head's vector in x (T, H, D) for each of B classes of
+    relative distance. table (H, D, B): a learned vector for each class. Raises ValueError for a table of another
+    size."""
     places, left = divmod(table.length, x.width)
     if left or not places:
         raise ValueError(f"{table.length} numbers are not a table for rows of {x.width} numbers")

@@ -127,8 +127,9 @@ def placed_attention(
     by_row: Value | None = None,
     by_key: Value | None = None,
 ) -> Value:
-    """Records the call and returns the output of each row of q (T, H, D) over `layer`. places: the class of each
-    relative distance. table, by_row, by_key: the terms that scores get by this class; see the module."""
+    """Records the call and returns the output of each row of q (T, H, D) over `layer`. Relative distances are divided
+    into B classes. places (2 R + 1,): the class of each distance from -R to R. A score gets up to three terms for its
+    class: from `table` (H, B), from the row's by_row (T, H, B) and from the key's by_key (T, H, B)."""
     kind = layer.kind
     if not isinstance(kind, PagedKV) or isinstance(kind, LatentKV) or kind.window:
         raise TypeError("placed_attention needs pages of K and V without a window")

@@ -15,7 +15,8 @@ from twostroke.ops.program.values import Indices, Rope, Value
 
 
 def reference(x: F32Array, table: RopeTable, positions: I32Array) -> None:
-    """See the module. Raises IndexError for a position outside the table."""
+    """Rotates the first R dimensions of each head of x, in place, by the angles of the row's position. Raises
+    IndexError for a position outside the table."""
     half = table.cos.shape[1]
     cos, sin = table.cos[positions][:, None, :], table.sin[positions][:, None, :]
     low, high = x[..., :half].copy(), x[..., half : 2 * half].copy()

@@ -32,7 +32,7 @@ CHUNK_ANGLES = 16384
 WriteRows = Callable[[F64Array, int, tuple[float, float], F32Array, F32Array], None]
 """A function that fills both tables: write(frequencies, back, (factor of cosines, factor of sines), cosines, sines).
 back: position p gets the rotation of position p - back (RopeSpec.back). Both factors are the same at every position.
-The tables have the bits of `rope_table`."""
+The tables have the same bits as those that NumPy makes in `rope_table`."""
 
 
 def rope_table(
@@ -170,8 +170,9 @@ class TurnedRows:
         self.rows = RopeTable(device.put(zeros), device.put(zeros.copy()))
 
     def write(self, places: I32Array, first: int = 0) -> None:
-        """Writes the rows of a step. places: (axes, rows), the position of each row on each axis; all are below the
-        number of positions of the table that `__init__` got as `usual`. first: the first row that is written."""
+        """Writes the rows of the step's rope tables (M-RoPE). places: (axes, rows), the position of each row on each
+        axis, such as time, height and width. first: the first row that is written. The positions must be below the
+        number of rows of the table of all positions."""
         at, end = places[self._axes].T, first + places.shape[1]
         self._device.write(self.rows.cos[first:end], self._usual.cos[at, self._pairs])
         self._device.write(self.rows.sin[first:end], self._usual.sin[at, self._pairs])

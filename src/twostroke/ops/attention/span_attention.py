@@ -68,8 +68,9 @@ class SpanAttention(Op):
 
 
 def with_spans(call: Attention) -> SpanAttention:
-    """Returns the call of span_attention that replaces this call. Raises ValueError for a call with sinks, slopes,
-    chunks or `ahead`."""
+    """Returns the call of span_attention that replaces this call: in it the rows of a span, such as an image, see each
+    other. Raises ValueError for a call with sinks, slopes or chunks, or with `ahead` (later positions that every row
+    sees)."""
     if call.ahead or call.sinks is not None or call.slopes is not None or call.window < 0:
         raise ValueError("span_attention has no sinks, slopes, chunks or `ahead`")
     return SpanAttention(call.out, call.q, call.layer, call.batch, ROW_ENDS, call.scale, call.window, call.soft_cap)

@@ -54,10 +54,10 @@ class NearScore(NamedTuple):
 
 
 class Weigh(Protocol):
-    """Makes whole-number weights, which are proportional to probabilities, from a row of logits, and other numbers of
-    the row that samplers need. logits: (V,), of which none is NaN and at least one is finite. A token's exponent is
-    log2 of its probability divided by the largest one: 0 for the likeliest token, and never below LEAST_EXPONENT. A
-    result may be valid until the next call only."""
+    """Makes weights from a row of logits: whole numbers that are proportional to the tokens' probabilities. Its other
+    methods return what samplers need besides: entropy, spread and scores. logits: (V,), of which none is NaN and at
+    least one is finite. A token's exponent is log2 of its probability divided by the largest one: 0 for the likeliest
+    token, and never below LEAST_EXPONENT. A result may be valid until the next call only."""
 
     def __call__(self, logits: F32Array, temperature: float) -> WeightArray:
         """Returns the tokens' weights (V,)."""
@@ -68,8 +68,9 @@ class Weigh(Protocol):
         row and temperature."""
 
     def nearness(self, logits: F32Array, temperature: float, mean: float) -> F64Array:
-        """Returns for each token -|exponent - mean|: how close its exponent (see Weigh) is to `mean`, as typical
-        sampling ranks tokens."""
+        """Returns -|exponent - mean| for each token: how close its log2-probability is to `mean`. Typical sampling
+        keeps the tokens of the largest results. exponent: log2 of the probability, after division by the largest
+        one."""
 
     def spread(self, logits: F32Array) -> tuple[int, int]:
         """Returns the sum of all tokens' distances from the largest logit, and the sum of the squares of these
@@ -77,8 +78,8 @@ class Weigh(Protocol):
         units of 1 / FIXED, the second in units of 1 / FIXED^2. No logit may be -inf."""
 
     def near(self, weights: WeightArray, total: int, score: NearScore) -> tuple[F64Array, F32Array]:
-        """Returns each token's probability and its score by `score`, which is larger the nearer the probability is to
-        score.aim. total: the sum of the weights."""
+        """Returns each token's probability, and its score, which is larger the nearer the probability is to score.aim.
+        Samplers that prefer tokens near a target probability call it. total: the sum of the weights."""
 
 
 def exponent_scale(temperature: float) -> float:
@@ -142,15 +143,15 @@ def products_of_halves(weights: WeightArray, fixed: NDArray[np.uint64]) -> int:
 
 
 def exponent_sum_of(high: int, low: int) -> int:
-    """Returns `Weigh.exponent_sum`, the sum over all tokens of weight times -exponent, in units of 1 / FIXED. high,
-    low: the same sum with the upper and with the lower bits of each weight alone (`products_of_halves`)."""
+    """Returns the sum over all tokens of weight times -exponent, from which the entropy follows, in units of 1 / FIXED.
+    high, low: the same sum with the upper and with the lower bits of each weight alone."""
     return (high << _WEIGHT_HALF) + low
 
 
 def spread_of(total: int, high: int, mixed: int, low: int) -> tuple[int, int]:
-    """Returns `Weigh.spread`: the sum of all tokens' distances from the largest logit, which is `total`, and the sum of
-    the distances' squares. Each distance is split in upper and lower bits: high, mixed and low are the sums of upper *
-    upper, upper * lower and lower * lower."""
+    """Puts together the result of `Weigh.spread`: the sum of all distances d from the largest logit (`total`), and the
+    sum of all d^2. Each d is split in upper and lower bits: high, mixed and low are the sums of upper * upper, upper *
+    lower and lower * lower."""
     return total, (high << 2 * _SPREAD_HALF) + (mixed << _SPREAD_HALF + 1) + low
 
 

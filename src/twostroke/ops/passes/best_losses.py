@@ -20,8 +20,9 @@ from twostroke.ops.program.values import Size
 
 
 def with_best_losses(program: Program) -> Program:
-    """Returns the program with two calls after the head's product: best_losses computes the rounding errors of the
-    largest logits, and add_losses corrects these logits. A program without such a product stays the same."""
+    """Returns the program with two calls after the head's product. best_losses computes the errors that the largest
+    logits have because the head's inputs are rounded to int8, and add_losses corrects these logits. A program without
+    such a product stays the same."""
     found = _head(program)
     if found is None:
         return program

@@ -54,8 +54,8 @@ def cut_model(model: Model, stage: int, stages: int) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A place where a program can be divided: before call `index`. value: the one value that later calls read of
-    earlier ones."""
+    """A place where a program can be divided: before call `index`. value: the only value that crosses the place:
+    earlier calls make it, and later calls read it."""
 
     index: int
     value: Value
@@ -96,8 +96,8 @@ def _stage(program: Program, begin: _Cut | None, end: _Cut | None) -> Stage:
 
 
 def _cuts(program: Program) -> list[_Cut]:
-    """Returns all places in the body where later calls read only one whole value of earlier calls, and share no cache
-    with them."""
+    """Returns all places where the body can be divided: the later calls read only one value of the earlier calls, and
+    read it whole. No cache is used on both sides."""
     last_read, last_use = _last_reads(program), _last_uses(program)
     newest: dict[Value, Value] = {}
     used: set[Cache] = set()
@@ -136,9 +136,9 @@ def _evenly(program: Program, cuts: Sequence[_Cut], stages: int) -> list[_Cut]:
 
     @cache
     def best(first: int, done: int, left: int) -> tuple[int, tuple[int, ...]]:
-        """Returns the size of the largest stage and the indices of the chosen cuts, for the calls that are divided into
-        the last `left` stages. first: the first cut that may be chosen. done: the number of elements of all weights
-        before these stages."""
+        """Divides the calls after a cut into the last `left` stages, so that the largest of these stages is as small as
+        possible. Returns the size of this stage and the indices of the chosen cuts. first: the index of the first cut
+        that may be chosen. done: the number of elements of all weights before these calls."""
         if left == 1:
             return sizes[-1] - done, ()
         choices = []

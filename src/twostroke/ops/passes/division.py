@@ -59,8 +59,8 @@ class Division:
 
     @property
     def plans(self) -> int:
-        """How many plans the processes compute at a time: ranks compute one plan together, and each stage computes
-        one."""
+        """How many plans (of steps) are computed at the same time. Each stage of a pipeline has a plan of its own;
+        ranks compute one plan together."""
         return self.count if self.way == PIPELINE else 1
 
     @property
@@ -104,8 +104,8 @@ class Division:
         return found
 
     def exchange(self, spec: Model, format_for: FormatChoice) -> ExchangeWork:
-        """Returns the exchange that a step waits for: the leader's for ranks, which exchange at the same time, and the
-        sum over all stages, which send one after the other."""
+        """Returns the data that must be sent before a step ends. Ranks send at the same time, so this is what the
+        leader sends. Stages send one after the other, so it is the sum over all stages."""
         return sum((self.exchange_of(part, format_for) for part in self.parts(spec)), ExchangeWork())
 
     def exchange_width(self, spec: Model) -> int:

@@ -20,9 +20,9 @@ from twostroke.types.spec.formats import WeightKind
 
 
 def with_lost_parts(program: Program, format_for: FormatChoice) -> Program:
-    """Returns the program in which a product with an int8 matrix is followed by a second one. It multiplies the same
-    inputs by the rounded error of that matrix, and adds the result to the first product's. format_for: returns the
-    format of each matrix, also of the added ones."""
+    """Returns the program in which each product with an int8 matrix is followed by a second product with another int8
+    matrix: the rounding error of the first one. Both have the same inputs, and their results are added. format_for:
+    returns the format of each matrix, also of the added ones."""
     parts: dict[Weight, Weight] = {}
     calls: list[Op] = []
     later = Substitution(program.logits, program.logits)

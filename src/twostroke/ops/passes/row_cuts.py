@@ -10,12 +10,11 @@ from twostroke.ops.program.program import Program
 
 
 def with_row_cuts(program: Program) -> Program:
-    """Returns the program with a cut before and after each attention and at the end of its body, so that it can be
-    computed in blocks of rows. In an encoder of images, there is also a cut where groups of rows become one row each
-    (the fold).
+    """Returns the program divided by cuts: before and after each attention, at the end of its body, and at the fold of
+    an image encoder. The part between two cuts can be computed one block of rows after the other.
 
-    All other calls of a body make each row from the same row of their inputs. K and V of all rows are written before
-    the attention that reads them. No row writes K and V of the next layer before that attention has ended.
+    This works because all calls but attention make each row from the same row of their inputs. A part ends before the
+    next begins, so attention finds K and V of all rows.
     """
     places = [place for place, call in enumerate(program.body) if call.PART is OpPart.ATTENTION]
     cuts = {cut for place in places for cut in (place, place + 1)} - {0} | {len(program.body)}

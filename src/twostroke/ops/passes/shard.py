@@ -1,9 +1,10 @@
 """shard: the program of one of several ranks that hold a model together (tensor parallel).
 
-Outputs are divided, sums never. A rank has some rows of each matrix and some of the heads, and an explicit call gathers
-what the next call needs whole. So a row's bits are those of one process. Every rank computes norms, routes and the
-residual stream itself. The last matrices of a bank of experts are divided. The first ones are whole on each rank,
-because the values between them stay inside one op. Rows that are given before a step are given to every rank.
+The outputs of a product are divided among the ranks, but one output's sum is computed by one rank. A rank has some rows
+of each matrix and some of the heads, and an explicit call gathers what the next call needs whole. So a row's bits are
+those of one process. Every rank computes norms, routes and the residual stream itself. Experts' down matrices are
+divided. Their gate and up matrices are whole on each rank, because the values between them stay inside one op. Rows
+that are given before a step are given to every rank.
 
 Apply this pass to the program that the model file traced, and fuse afterwards. At each `gather` all ranks exchange
 their parts.
@@ -64,8 +65,8 @@ class _Division:
 
     @classmethod
     def of(cls, program: Program, ranks: int) -> _Division:
-        """Returns the division of a program. It begins with everything that could be divided, and removes what some
-        call needs whole, until nothing changes."""
+        """Finds out which values and caches are divided among ranks. It begins with all that could be divided, and
+        takes out what some call needs whole. It repeats this until nothing changes."""
         results = [call.result for call in program.calls if call.result and (call.DIVIDED_WEIGHT or call.BY_HEADS)]
         roots, caches = {value.root for value in results}, set(program.caches)
         attended: set[Value] = set()
@@ -108,10 +109,9 @@ class _Division:
 
 
 def _stays_whole(segment: ColumnSegment, ranks: int, attended: bool) -> bool:
-    """Returns whether every rank computes all columns of a segment. For plain columns, this is so where the segment has
-    fewer columns than there are ranks. For heads, it is so where `ranks` does not divide their number and
-    they are not `attended`. attended: whether a call that uses a KV cache head by head has these heads as an operand;
-    `check_heads` raises an error for such heads."""
+    """Returns whether every rank computes all columns of a segment. For plain columns, this is so if there are fewer
+    columns than ranks. For heads, it is so if `ranks` does not divide their number, unless they are `attended`: a call
+    that uses a KV cache head by head reads them. `check_heads` raises an error for such heads."""
     if segment.unit == 1:
         return segment.width < ranks
     return not attended and _units(segment) % ranks != 0
@@ -137,8 +137,8 @@ def _by_heads(call: Op, roots: set[Value], caches: set[Cache]) -> bool:
 
 def _divides_a_vector(call: Op) -> bool:
     """Returns whether a rank with some of the call's heads or columns would need a part of a vector (such as attention
-    sinks) that cannot be divided. Such a call is computed whole. Only `column_numbers` can be divided so far: those
-    that are in the program itself, and those of whole heads (SHARED_BIAS)."""
+    sinks) that cannot be divided. Such a call is computed whole. `column_numbers`, one number for each column, can be
+    divided if the program itself has them, or if whole heads share each number (SHARED_BIAS)."""
     numbers = call.column_numbers
     if numbers is not None and numbers.parts and numbers.form is not VectorForm.SHARED_BIAS:
         return True
@@ -173,8 +173,8 @@ def _segments(program: Program, roots: set[Value], caches: set[Cache]) -> dict[V
 
 
 def _same_columns(call: Op) -> list[tuple[Value, Value]]:
-    """Returns the pairs of a call's values of which a rank must have the same columns: column i of one value is
-    computed from column i of the other."""
+    """Returns pairs of the call's values that must be divided in the same way: a rank that has column i of one value
+    needs column i of the other."""
     shaped = [(call.SHAPES[operand.name], value) for operand, value in _pairs(call, Value)]
     return [
         (one, other) for shape, one in shaped for its, other in shaped if its == shape and one.root is not other.root
@@ -182,9 +182,9 @@ def _same_columns(call: Op) -> list[tuple[Value, Value]]:
 
 
 def _carried(views: dict[Value, set[tuple[int, int, int]]], source: Value, target: Value) -> bool:
-    """Copies the views inside `source` to the value that owns the memory of `target`, moved to where `target` begins.
-    Returns whether any was new there. A view is (first column, number of columns, size of a head), and `views` has the
-    views of each value that owns memory."""
+    """Adds to the views of `target` all views that lie inside `source`, moved to where `target` begins. Returns whether
+    a view was added that was not known yet. A view is (first column, number of columns, size of a head). `views` has
+    the views of each value that owns memory."""
     end, shift = source.offset + source.width, target.offset - source.offset
     inside = {each for each in views[source.root] if source.offset <= each[0] and each[0] + each[1] <= end}
     new = {(first + shift, count, unit) for first, count, unit in inside} - views[target.root]
@@ -193,8 +193,8 @@ def _carried(views: dict[Value, set[tuple[int, int, int]]], source: Value, targe
 
 
 _Reader = tuple[Weight, Indices | None]
-"""The matrix and the row positions of the product that alone reads a gathered value. Gather sends the value in the form
-in which this product rounds it."""
+"""The matrix and the row positions of the one product that reads a gathered value. The ranks may exchange int8 codes of
+such a value, because this product would round it to the same codes."""
 
 
 class _Shard:
@@ -270,8 +270,8 @@ class _Shard:
         self._wholes[out] = room
 
     def _room(self, out: Value) -> Value:
-        """Returns memory for all columns of a value that has not been written yet: memory of its own, or its place in a
-        larger value."""
+        """Returns memory for all columns of a value that has not been written yet. A view of a larger value gets its
+        columns in that value's memory."""
         if out.base is None:
             return self._trace.rows(out.rows, out.width)
         if out.root not in self._wholes:
@@ -279,8 +279,9 @@ class _Shard:
         return self._wholes[out.root].columns(out.offset, out.width)
 
     def _record(self, call: Op, form: Callable[[Value], Value], forms: dict[Value, Value]) -> None:
-        """Records a call on whole values or on this rank's parts of them. form: `_whole` or `_part`, which returns this
-        rank's value for a value of the whole program. forms: `_wholes` or `_parts`, to which the results are added."""
+        """Records a call for this rank, either on whole values (form: `_whole`, forms: `_wholes`) or on this rank's
+        columns of them (form: `_part`, forms: `_parts`). form: returns the rank's value for a value of the whole
+        program. forms: the call's results are added to it."""
         operands: list[Any] = []
         fresh = [value for value in (call.result, *(getattr(call, name) for name in call.SCRATCH)) if value is not None]
         for item in call.operands():
@@ -346,8 +347,9 @@ class _Shard:
         return self._wholes[value]
 
     def _gathered(self, room: Value, segments: Segments, part: Value, reader: _Reader | None = None) -> Value:
-        """Records the calls that gather all columns of a value in `room`, and returns them. part: this rank's columns
-        of the value's segments."""
+        """Records the calls that gather all columns of a value, and returns them, written to `room`. segments: the
+        ranges of columns, such as [q | k | v], of which each is divided among the ranks. part: this rank's columns of
+        all segments. reader: the product that reads the result; None where another call reads it too."""
         outs, at = [], 0
         weight, positions = reader or (None, None)
         for each in segments:
@@ -373,7 +375,7 @@ def _base_of(view: Value) -> Value:
 
 
 def _shaped(value: Value, like: Value) -> Value:
-    """Returns a value with its columns shaped as heads of the size that `like` has, or flat as (columns,). It is flat
-    also where a rank has only a part of a head, which is gathered before any op reads it."""
+    """Returns a value with its columns shaped as heads of the size that `like` has. Where the value is not whole heads,
+    it is flat, (columns,): an op gets such a value only after other ranks' columns were gathered."""
     whole_heads = len(like.shape) > 1 and value.width % like.shape[-1] == 0
     return value.heads(value.width // like.shape[-1]) if whole_heads else value.flat()

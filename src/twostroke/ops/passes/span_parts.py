@@ -47,14 +47,15 @@ class SpanPart(Struct, frozen=True, eq=False):
 
     @property
     def work(self) -> int:
-        """The part's share of the model's work: the number of multiply-adds with matrices for one row, at least 1. All
-        attentions count 1 each."""
+        """A measure of the part's computing time: how many multiply-adds with matrices the part has for one row, at
+        least 1. Each attention counts 1."""
         return 1 if self.attends else max(1, sum(map(_multiplied, self.calls)))
 
 
 def span_parts(program: Program) -> tuple[SpanPart, ...]:
-    """Returns the parts of the body, in order. The result is empty for a program with states, or with another attention
-    than that over pages of K and V: it cannot be divided in this way."""
+    """Returns the parts of the program's body, in order: attentions, and the calls between two of them. The result is
+    empty for a program that cannot be divided: one with states, or with an op of attention other than `attention` and
+    `span_attention`."""
     body = program.body
     places = [place for place, call in enumerate(body) if call.PART is OpPart.ATTENTION]
     if any(program.states()) or not all(isinstance(body[place], Attention | SpanAttention) for place in places):

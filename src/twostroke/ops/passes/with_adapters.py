@@ -28,8 +28,8 @@ ENDING = ".weight"
 
 
 class AdapterSpec(Struct, frozen=True):
-    """count: how many adapters can be loaded at a time. ranks: for each module, the largest rank that an adapter of the
-    module may have.
+    """The adapters for which a program has room. count: how many can be loaded at a time. ranks: for each module, the
+    largest rank that an adapter of the module may have.
 
     A module is the whole name of a product's tensor, without ".weight": "model.layers.0.mlp.down_proj".
     """
@@ -39,18 +39,18 @@ class AdapterSpec(Struct, frozen=True):
 
 
 class AdaptedPart(LowRankBanks, frozen=True, eq=False, kw_only=True):
-    """One tensor of a product, and its banks."""
+    """One tensor of a product, with the LoRA matrices of all adapters for this tensor."""
 
     tensor: Tensor
 
     @property
     def module(self) -> str:
-        """The name of the module in adapters."""
+        """The name of the tensor's module in the files of adapters, such as model.layers.0.self_attn.q_proj."""
         return module_of(self.tensor)
 
 
 class AdaptedProgram(Struct, frozen=True, eq=False):
-    """The program, and the banks that it reads next to the model's matrices."""
+    """The program with adapters' calls, and the banks of LoRA matrices that these calls read."""
 
     program: Program
     parts: tuple[AdaptedPart, ...]
@@ -70,7 +70,8 @@ def linear_tensors(program: Program) -> dict[str, Tensor]:
 
 
 def with_adapters(program: Program, spec: AdapterSpec) -> AdaptedProgram:
-    """Returns the program with the calls added. Without adapters the program stays the same.
+    """Returns the program with a call after each product that adapters may change: it adds what each row's adapter
+    computes. Without adapters the program stays the same.
 
     Raises ConfigError where a module is no product of the program.
     """
@@ -105,8 +106,8 @@ def unknown_modules(names: list[str], known: Mapping[str, Tensor]) -> ConfigErro
 
 
 def _adapted(call: Linear, x: Value, parts: tuple[AdaptedPart, ...]) -> Iterator[Op]:
-    """Yields the product, then the calls that add the adapters' part to it in place. Each of them writes a view of the
-    same memory. x: the input of the adapters."""
+    """Yields the product, then a call for each of `parts`, which adds the adapters' result to the product in place. x:
+    the input of the product and of the adapters."""
     if not parts:
         yield call
         return
@@ -124,7 +125,7 @@ def _same_memory(value: Value) -> Value:
 
 
 def _parts(weight: Weight, spec: AdapterSpec) -> Iterator[AdaptedPart]:
-    """Yields the tensors of a product that adapters change."""
+    """Yields an AdaptedPart for each tensor of the product's weight for which some adapter has matrices."""
     row = 0
     for index, tensor in enumerate(weight.parts):
         rank = spec.ranks.get(module_of(tensor), 0)

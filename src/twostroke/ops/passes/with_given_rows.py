@@ -47,9 +47,8 @@ REPLACED = GivenRows()
 
 
 def with_given_rows(model: Model, how: GivenRows = REPLACED) -> Model:
-    """Returns the model whose two programs have the rows of images as further inputs. The programs are `plain`, as
-    traced, and `program`, with fused calls. how: where the rows enter. Raises ValueError for a program without an
-    embedding."""
+    """Returns the model whose programs (`plain`, and `program` with fused calls) have the rows of images as further
+    inputs. how: where in the program these rows are used. Raises ValueError for a program without an embedding."""
 
     def made(program: Program) -> Program:
         program = _placed(program, how.scaled)
@@ -64,8 +63,9 @@ def with_given_rows(model: Model, how: GivenRows = REPLACED) -> Model:
 
 
 def given_rows(program: Program) -> tuple[Value, ...]:
-    """Returns the inputs of a program that hold rows of images, in the order of layers. The tuple is empty for a
-    program without such inputs."""
+    """Returns the inputs of a program that hold rows of images: first those that replace embeddings, then those that
+    are added after a layer (DeepStack), in the order of layers. The tuple is empty for a program without such
+    inputs."""
     return tuple(call.given for call in program.body if isinstance(call, ReplaceRows))
 
 

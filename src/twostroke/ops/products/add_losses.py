@@ -54,5 +54,6 @@ class AddLosses(Op):
     count: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts the operand `losses`, and one read and one write of each corrected logit."""
+        """Counts a read of the operand `losses`, the rounding errors. For each of the `count` logits to which they are
+        added, it counts a read and a write."""
         return OpCost(per_row=Work(self.count, activation_bytes=4 * self.losses.width + 8 * self.count))

@@ -24,11 +24,12 @@ from twostroke.ops.rotation import rotated_columns
 from twostroke.ops.unpack import packed_values
 
 BEST = 20
-"""How many of a row's largest logits get the rounding error of the product's inputs added back. An answer lists at
-most so many tokens."""
+"""How many of a row's largest logits are corrected: the error that comes from rounding the head's inputs to int8 is
+added back. An answer lists the log probabilities of at most so many tokens."""
 
 READ_TOGETHER = 16
-"""How many rows of a packed matrix share each line of memory: whoever reads one of them reads all."""
+"""The layout of a packed matrix puts this many rows in each cache line, so reading one row reads the bytes of all of
+them."""
 
 
 def reference(out: F32Array, logits: F32Array, x: F32Array, weight: PackedWeight, first: int = 0) -> None:
@@ -78,8 +79,8 @@ class BestLosses(Op):
     first: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts one read of the logits. For each corrected logit, a row of the matrix is read with the rows that share
-        its lines of memory. With a float matrix nothing is rounded, and only the zeros of the result are counted."""
+        """Counts one read of the logits, and for each loss that is computed, one row of the matrix, with the other rows
+        that share its cache lines. With a float matrix nothing is rounded, and only the writing of zeros is counted."""
         if formats.format_for(self.weight).kind.is_float:
             return OpCost(per_row=Work(0, activation_bytes=4 * self.out.width))
         count, columns = self.out.width // 2, self.weight.columns

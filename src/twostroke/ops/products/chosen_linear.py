@@ -1,11 +1,11 @@
 """chosen_linear: products with matrices that rows choose from a bank (mixture of attention heads; Zhang et al. 2022).
 
-    out (T, C, N) float32: out[c] = W of the row's c-th number @ x[c], x (T, C, K) float32, or (T, 1, K), the same row
-                           for every choice. routes (T, 2 C) holds weights and numbers as route.py writes them; the
-                           weights are not read. weight is a bank of E matrices (N, K).
+    out (T, C, N) float32: out[c] = x[c] @ W.T, W the matrix that the row's c-th number names, x (T, C, K) float32, or
+                           (T, 1, K), the same row for every choice. routes (T, 2 C) holds weights and numbers as
+                           route.py writes them; the weights are not read. weight is a bank of E matrices (N, K).
 
-A number that belongs to no matrix is refused. rows (T, K) and made (T, N) are room for the rows of one matrix; their
-content afterwards is undefined. One row's result depends on that row alone.
+A number outside [0, E) is refused. rows (T, K) and made (T, N) are room for the rows of one matrix; their content
+afterwards is undefined. One row's result depends on that row alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from twostroke.ops.program.values import Value, Weight
 def reference(
     out: F32Array, x: F32Array, routes: F32Array, weight: PackedWeight, rows: F32Array, made: F32Array
 ) -> None:
-    """See the module. Raises ValueError for numbers that belong to no matrix."""
+    """Multiplies each row by the matrices that its `routes` name, and writes the products to `out`. Raises ValueError
+    for a number that belongs to no matrix."""
     chosen = routes[:, routes.shape[1] // 2 :].astype(np.int64)
     if chosen.size and (chosen.min() < 0 or chosen.max() >= weight.experts):
         raise ValueError(f"routes name matrices that are not among the {weight.experts}")

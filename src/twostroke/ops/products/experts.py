@@ -65,8 +65,8 @@ def activated(
     middle: F32Array,
     act: tuple[int, float, float, int],
 ) -> None:
-    """Computes one expert's inner values: inner (n, F) = act(gate_up(rows)). matrix: the expert's gate_up. middle:
-    scratch memory, as in the module. act: activation, limit, shift, hold_values."""
+    """Computes one expert's inner values: inner (n, F) = act(rows @ gate_up.T). matrix: the expert's gate_up. middle:
+    scratch memory (n, 2 F) or (n, F). act: the arguments activation, limit, shift, hold_values of the op `gate`."""
     if matrix.rows == inner.shape[1]:
         linear.reference(inner, rows, matrix)
         pointwise.reference(inner, pointwise.program_of(pointwise.activation_step(act[0])))
@@ -135,9 +135,9 @@ class Experts(Op):
         return self.routes.width // 2
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts each expert of a row: its products, the gate, and the row that is gathered and added. How many bytes
-        of the banks are read depends on how many experts the rows of a step use: see `ExpertBank` in
-        cost/work_table.py."""
+        """Counts for each expert of a row: its products, its gate, and the row's copy to the expert and addition to the
+        result. The bytes of the matrices are counted by `ExpertBank` in cost/work_table.py, because they depend on how
+        many experts the rows of a step use."""
         width, inner = self.x.width, self.down.columns
         flops = 2 * (self.gate_up.rows + inner) * width + GATE_FLOPS * inner + 2 * width
         moved = 4 * (7 * width + 2 * inner)
@@ -146,9 +146,9 @@ class Experts(Op):
 
 @dataclass(frozen=True, slots=True)
 class ExpertRule:
-    """How an expert computes its result from its products, and where the router's weight is applied: see the module.
-    idle: how many experts that compute nothing the router may choose, in addition to those of the banks. hold_values:
-    see ops/rows/gate.py."""
+    """How an expert computes its result. activation, limit, shift, hold_values: the arguments of the op `gate` between
+    its products. weigh_inputs: whether the router's weight multiplies the expert's inputs, not its outputs. idle: how
+    many more experts the router may choose that compute nothing."""
 
     activation: Activation = Activation.SILU
     limit: float = 0.0

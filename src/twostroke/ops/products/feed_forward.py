@@ -22,7 +22,8 @@ def reference(
     middle: F32Array,
     positions: I32Array | None = None,
 ) -> None:
-    """See the module. Raises ValueError where gate_up has an odd number of rows."""
+    """Adds the result of the SwiGLU block to `out`. middle (T, F): scratch memory. Raises ValueError where gate_up has
+    an odd number of rows."""
     linear_silu.reference(middle, x, gate_up, positions)
     linear_add.reference(out, middle, down, positions)
 
@@ -47,7 +48,7 @@ class FeedForward(Op):
     positions: Indices | None = None
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts the costs of both ops. The middle is written and read."""
+        """Counts the costs of linear_silu and linear_add. `middle`, the value between them, is written and read."""
         first = linear_silu.LinearSilu(self.middle, self.x, self.gate_up)
         return first.cost(formats) + linear_add.LinearAdd(self.out, self.middle, self.down).cost(formats)
 

@@ -42,8 +42,8 @@ class HeadLinear(Op):
         return self.weight.experts
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts 2 FLOPs for each weight and row. The bytes of the bank are counted by cost/work_table.py, ExpertBank.
-        """
+        """Counts 2 FLOPs for each weight and row. The bytes of the heads' matrices are not counted here but by
+        `ExpertBank` in cost/work_table.py."""
         moved = 4 * (self.x.width + self.out.width)
         return OpCost(per_row=Work(2 * self.weight.elements, activation_bytes=moved))
 

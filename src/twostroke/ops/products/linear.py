@@ -5,11 +5,12 @@
 Float weights: float32 arithmetic in a fixed order over k. Integer weights: x is rotated where the weight's columns are
 rotated (ops/rotation.py). Each group of `activation_columns` numbers of x is rounded to int8 (`quantize_rows`),
 products are summed exactly in int32, and each group is folded into a float32 sum, in the order of the groups: sum =
-fma(float(integer), x_scale * w_scale, sum), bias added last. Kinds that keep a file's codes: ops/stored_layout.py.
+fma(float(integer), x_scale * w_scale, sum), bias added last. ops/stored_layout.py has the packed kinds that keep a
+file's codes.
 
-positions (T,) int32, or None. With integer weights, a row at a position below FIRST_POSITIONS has two int8 codes (ADR
-68). What rounding loses of the row, x - q * scale in float32, is rounded in the same way. The product of this second
-code is added to the sum before the bias. One row's result depends on that row and its position alone.
+positions (T,) int32, or None. With integer weights, a row at a position below FIRST_POSITIONS is rounded twice (ADR
+68). The error of its int8 codes, x - q * scale in float32, is rounded to int8 codes too. The product of the second
+codes is added to the sum before the bias. One row's result depends on that row and its position alone.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from twostroke.ops.rows.expressions import added
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight, positions: I32Array | None = None) -> None:
-    """See the module."""
     product = np.empty((x.shape[0], weight.rows), np.float32)
     linear.reference(product, x, weight, positions)
     out += product

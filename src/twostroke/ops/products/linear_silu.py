@@ -17,7 +17,8 @@ from twostroke.ops.rows.gate import Activation, GateProduct
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight, positions: I32Array | None = None) -> None:
-    """See the module. Raises ValueError where W has an odd number of rows."""
+    """Computes silu(gate) * up of the product [gate | up] = x @ W.T + bias. Raises ValueError where W has an odd number
+    of rows."""
     if weight.rows % 2:
         raise ValueError(f"gate and up rows must be as many: {weight.rows} rows are odd")
     product = np.empty((x.shape[0], weight.rows), np.float32)
@@ -30,7 +31,8 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight, positions: I32Ar
 
 @op
 class LinearSilu(linear.MatrixOp):
-    """Both products and the gate. No model file calls it: `fuse` makes it from a product and a gate."""
+    """The products with the gate and up matrices, which lie in one weight, and silu(gate) * up. No model file calls it:
+    `fuse` makes it from the op `linear` and the op `gate`."""
 
     SHAPES = {"out": "T F", "x": "T K", "weight": "2F K", "positions": "T"}
     CASES = (

@@ -8,8 +8,9 @@
     groups   the experts lie in `groups` groups of neighbours, all of one size. The value of a group is the sum of its
              `best` largest choices (1, or 2 where there is a bias). Only experts in the `kept` groups of the largest
              values may be chosen; of equal groups the earlier one is kept
-    weight   score; where `normalised` is not 0, divided by max(sum of the chosen scores, least) + added; times `factor`
-             and, where they are given, times shares (E,) (Gemma 4)
+    weight   the expert's score. Where `normalised` is not 0, it is divided by max(sum of the chosen scores, least) +
+             added, two constants. It is multiplied by `factor`, and by the expert's number in shares (E,) where these
+             are given (Gemma 4)
 
 numbers: the numbers of the k experts with the largest choices, largest first; of equal choices the lower number comes
 first. Numbers are stored as float32, which holds whole numbers below 2^24 exactly. A row with a logit that is not
@@ -134,7 +135,10 @@ class Route(Op):
 
 @dataclass(frozen=True, slots=True)
 class RouteRule:
-    """How a model family chooses experts: see the module. chosen: the number of experts of a row."""
+    """How a model family chooses the experts of a row, and weighs them. chosen: how many a row uses. normalised:
+    whether their weights are divided by max(sum, least) + added. factor: all weights are multiplied by it. groups,
+    kept, best: experts are chosen in the `kept` of `groups` groups whose `best` largest choices have the largest
+    sums."""
 
     chosen: int
     normalised: bool = False

@@ -22,7 +22,8 @@ from twostroke.ops.program.values import Indices, Value, Vector
 def reference(
     out: F32Array, logits: F32Array, token_ids: I32Array, table: F32Array, scores: int, added: float, factor: float
 ) -> None:
-    """See the module. Raises IndexError for a token id outside the table."""
+    """Looks up the experts of each row's token id in the table and weighs them by the scores of `logits`. Raises
+    IndexError for a token id outside the table."""
     count, experts = out.shape[1] // 2, logits.shape[1]
     rows = table.reshape(-1, count)
     if token_ids.size and (int(token_ids.min()) < 0 or int(token_ids.max()) >= len(rows)):
@@ -40,7 +41,7 @@ def reference(
 
 @op
 class RouteByToken(Op):
-    """The k experts of each row's token, and their weights."""
+    """The k experts that a table names for each row's token id, and their weights."""
 
     SHAPES = {"out": "T 2C", "logits": "T E", "token_ids": "T", "table": "*"}
     CASES = (
@@ -74,8 +75,8 @@ class RouteByToken(Op):
 
 
 def route_by_token(logits: Value, token_ids: Indices, table: Vector, rule: RouteRule) -> Value:
-    """Records the call and returns [weights | numbers] of the rule.chosen experts of each row. It uses only `scores`,
-    `added` and `factor` of the rule."""
+    """Records the call and returns [weights | numbers] of the experts of each row. table: rule.chosen numbers of
+    experts for each token id. Of the rule, only `scores`, `added` and `factor` are used besides."""
     if table.length % rule.chosen or not rule.normalised or rule.chosen > logits.width:
         raise ValueError(f"a table of {table.length} numbers and {rule} do not name experts")
     out = logits.fresh(2 * rule.chosen)

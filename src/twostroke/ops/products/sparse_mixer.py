@@ -54,7 +54,7 @@ class SparseMixer(Op):
     jitter: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts one pass over the logits for each choice."""
+        """Counts one pass over the logits for each expert that a row chooses."""
         experts, chosen = self.logits.width, self.out.width // 2
         return OpCost(
             per_row=Work(FLOPS_PER_EXPERT * experts * chosen, activation_bytes=4 * (experts + self.out.width))

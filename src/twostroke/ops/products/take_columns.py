@@ -21,7 +21,7 @@ MOST_COLUMNS = 1 << 24
 
 
 def reference(out: F32Array, x: F32Array, order: F32Array) -> None:
-    """See the module. Raises IndexError for a column outside x."""
+    """Writes the columns of x that `order` names, in that order. Raises IndexError for a column outside x."""
     out[...] = x[:, order.astype(np.int64)]
 
 

@@ -26,7 +26,8 @@ class FullPages(Struct, frozen=True, eq=False):
 
 
 class WindowPages(Struct, frozen=True, eq=False):
-    """Caches of the layers that see `window` positions, the query's own position included."""
+    """The cache group of all layers whose window is `window` positions, the query's own position included. caches:
+    their KV caches, which have one page table for each sequence."""
 
     caches: tuple[Cache, ...]
     window: int
@@ -58,7 +59,7 @@ class CacheGroups(Struct, frozen=True, eq=False):
 
 
 def cache_groups(program: Program) -> CacheGroups:
-    """Returns the groups of a program's caches."""
+    """Divides a program's caches into groups: caches of KV pages by their window, and one group of all states."""
     by_window: dict[int, list[Cache]] = {}
     states: list[Cache] = []
     for cache in program.caches:

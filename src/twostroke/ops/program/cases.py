@@ -4,9 +4,10 @@
 
 Each name is that of an axis in `SHAPES` or of an operand. Its value is one choice, or a tuple of choices; every
 combination of choices is a case. A choice for an axis is its size. Several words are multiplied: "2 F" is twice the
-number of F. A choice for an operand that is a number is this number. An axis `*` in `SHAPES` may have any size. A
-choice for an operand with it is the size, such as "2 F", or a `Filled`: the size and a function that makes the content.
-Other operands take such a function alone. Without a function the content is Gaussian. None leaves an operand out.
+number of F. A choice for an operand that is a number is this number. An axis `*` in `SHAPES` may have any size. For an
+operand with such an axis, a choice is the size, such as "2 F", or a `Filled`: the size and a function that makes the
+content. For other operands with a shape, a choice is such a function. Without a function the content is Gaussian. None
+leaves an operand out.
 
 Five more names exist. `bank` is how many matrices each weight has, `biased` whether they have biases. `formats` has the
 formats of weights, and `kinds` the kinds of pages; without these names all of them are tested. `steps` has (position
@@ -39,8 +40,8 @@ def grid(tolerance: float = 0.0, **choices: object) -> CaseGrid:
 
 
 class Filled(Struct, frozen=True):
-    """The size and the content with which tests call an op's operand whose axis `*` in `SHAPES` may have any size.
-    content: the function that makes the numbers."""
+    """A choice for an operand that has an axis `*` (any size) in the op's `SHAPES`. size: the size of this axis in a
+    test. content: the function that makes the operand's numbers."""
 
     size: str
     content: Content

@@ -10,7 +10,8 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Value
 
 _Written = tuple[int, int, Value]
-"""Columns [first, end) of a value that owns memory, and the value (itself or a view) that was written there last."""
+"""(first, end, value): the newest write to columns [first, end) of some memory was made through `value`, which owns the
+memory or is a view of it."""
 
 
 def check(program: Program) -> None:

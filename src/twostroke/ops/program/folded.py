@@ -1,8 +1,8 @@
 """Programs of image encoders in which groups of neighbouring rows become one row each in the middle of the body (the
 fold).
 
-The code that runs the program joins the rows, not a call: it copies the rows of each group into one row of an input of
-the program. No call before the first attention reads this input.
+No call of the program joins the rows. The code that runs the program does it: it copies the rows of each group into one
+row of an input of the program. The calls after the fold read this input.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class FoldPlace(Struct, frozen=True, eq=False):
 
     @property
     def group(self) -> int:
-        """The number of rows that become one."""
+        """How many neighbouring rows are joined into one row."""
         return self.target.width // self.source.width
 
 
 def fold_of(program: Program) -> FoldPlace | None:
-    """Returns where a program joins groups of rows into one row each; None where all calls have the same number of
-    rows."""
+    """Returns the place in an image encoder's program at which groups of neighbouring rows, such as four patches, are
+    joined into one row each. None for a program without such a place."""
     if not program.given or not program.kept:
         return None
     source, target, begin = program.kept[-1], program.given[-1], None

@@ -13,10 +13,10 @@ from twostroke.ops.program.values import Size, Value, Vector, Weight
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LastHidden:
-    """rows: the last hidden states after the final norm, of the rows that need logits. matrix: the weight that makes
-    logits from them. body: the residual of all rows of the step, from which the head takes its rows; it stays valid
-    until the next step. norm: the one call between the head's first call, which takes the rows, and the product; None
-    where there is not exactly one."""
+    """The values with the last hidden states of a program. rows: those after the final norm, of the rows that need
+    logits. matrix: the weight that makes logits from them. body: the residual of all rows of the step, which stays
+    valid until the next step; the head takes its rows from it. norm: the call of the final norm, where the head has one
+    call between taking rows and the product; else None."""
 
     rows: Value
     matrix: Weight

@@ -29,11 +29,11 @@ class CommonFacts:
     max_positions: the longest sequence. eos_token_ids: the ids of the end tokens, perhaps none. dtype: the saved dtype
     that the checkpoint names, "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may exist and
     are not read; an entry that ends with a dot is the beginning of names. optional_prefix: a beginning of the program's
-    tensor names that some checkpoints leave out. stored_prefixes: beginnings of names in some checkpoints, each with
-    the beginning that the program has in its place. stacks: stacked tensors of experts, in some checkpoints. zeros:
-    endings of the names of tensors that are zero where a checkpoint lacks them. copies: beginnings of the names of
-    second copies in a checkpoint, each with the beginning of the name that the program reads; the numbers must be the
-    same. read_elsewhere: names of tensors that another program reads.
+    tensor names that some checkpoints leave out. stored_prefixes: pairs (beginning of tensor names in some checkpoints,
+    beginning that the program has instead). stacks: stacked tensors of experts, in some checkpoints. zeros: endings of
+    the names of tensors that are zero where a checkpoint lacks them. copies: pairs (beginning of the names of tensors
+    that a checkpoint stores a second time, beginning that the program reads); both must have the same numbers.
+    read_elsewhere: names of tensors that another program reads.
     """
 
     vocab_size: int
@@ -58,8 +58,8 @@ class Model(CommonFacts):
     calls fused.
 
     task: the meaning of a row of the result: logits of the next token, an embedding, or scores. part: the name of this
-    part where several processes hold the model together; empty for a whole model. groups: the page groups of the whole
-    model that this part has; None for all.
+    part where several processes hold the model together; empty for a whole model. groups: the indices of those cache
+    groups of pages, among the whole model's, that this part has; None for all.
     """
 
     architecture: str
@@ -73,7 +73,8 @@ class Model(CommonFacts):
     def of(
         cls, facts: CommonFacts, architecture: str, plain: Program, program: Program, task: Task = Task.GENERATE
     ) -> Model:
-        """Makes a model of common facts and the other fields."""
+        """Makes a model of the facts and the other fields. plain: the program as the model file traced it. program: the
+        same program with fused calls."""
         known = {field.name: getattr(facts, field.name) for field in fields(CommonFacts)}
         return cls(**known, architecture=architecture, plain=plain, program=program, task=task)
 

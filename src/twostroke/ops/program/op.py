@@ -112,8 +112,9 @@ class OpCost(Struct, frozen=True):
 
 
 class Op:
-    """One op with its operands: one call of a program. Subclasses are made by `op`, in modules that also define
-    `reference`, a NumPy function with the fields as arguments, or with one tuple of them."""
+    """One op with its operands: one call of a program. `op` makes each subclass, in a module that also defines
+    `reference`, a NumPy function. The arguments of `reference` are the fields in order; with more than seven fields it
+    is one tuple of them."""
 
     __slots__ = ()
     NAME: ClassVar[str]
@@ -129,19 +130,20 @@ class Op:
     """The name of a weight whose rows may be divided among ranks. A rank with some of the rows still makes a result of
     full width, and the results of all ranks are put side by side. The operand `first` is the rank's first row."""
     ROUNDED: ClassVar[str] = ""
-    """The name of a value that the op rounds to int8 (`quantize_rows`) where the matrix DIVIDED_WEIGHT is of an integer
-    kind. Another value that rounds to the same codes and scales gives the same bits. This does not hold for a text's
-    first rows: a second int8 code holds what their first code loses."""
+    """The name of the operand that the op rounds to int8 (`quantize_rows`) where the matrix named by DIVIDED_WEIGHT is
+    of an integer kind. Another value that rounds to the same codes and scales gives the same bits, so ranks may
+    exchange codes. Only a text's first rows need their floats: their rounding errors are multiplied too."""
     BY_HEADS: ClassVar[bool] = False
     """Whether each head (or column) of the result depends on the same head (or column) of the other operands alone.
     Then each rank may have some of the heads."""
     COLUMN_VECTOR: ClassVar[str] = ""
-    """The name of the operand that may be a vector with one number for each column of the result, such as a bias."""
+    """The name of an operand that may have one number for each column of the result, such as a bias, so that ranks
+    divide it as they divide the columns. "" for an op without such an operand."""
     ON_DEVICES: ClassVar[bool] = True
     """Whether CUDA devices have a kernel for the op. A program with any other op is refused on a device."""
 
     READ: ClassVar[Callable[[Any], tuple[Any, ...]]]
-    """Returns the contents of a call's fields, in order."""
+    """A function that `op` makes: READ(call) returns the operands of a call of this op, in the order of the fields."""
 
     reference: ClassVar[Callable[..., None]]
 
@@ -267,7 +269,8 @@ class Axis(Struct, frozen=True):
 
 @cache
 def axes(shape: str) -> tuple[Axis, ...]:
-    """Returns the axes of a shape's text. Raises ValueError for a text that is no shape."""
+    """Parses one text of an op's SHAPES, such as "T 2F": returns its axes. Raises ValueError for a text that is no
+    shape."""
     found = []
     for word in shape.split():
         match = _AXIS.fullmatch(word)
@@ -281,11 +284,11 @@ def axes(shape: str) -> tuple[Axis, ...]:
 
 
 def mismatch(op: type[Op], shapes: Mapping[str, tuple[object, ...]]) -> tuple[str, str] | None:
-    """Compares operands' shapes with the op's. Returns the first operand that does not fit and the shape that it must
-    have, or None.
+    """Compares operands' shapes with the op's SHAPES. Returns the first operand that does not fit and the shape that it
+    must have, or None.
 
-    shapes: the shapes of the operands that have one; their order decides which name is bound first. A name stands for a
-    number or for a `Size`, which a step decides.
+    shapes: the shape of each operand that has one. Each name of an axis gets its size from the first operand with this
+    axis, and later operands must agree. A size is a number, or a `Size` that differs from step to step.
     """
     bound: dict[str, object] = {}
     for name, shape in shapes.items():

@@ -26,8 +26,8 @@ ELEMENT_BYTES = 4
 
 class Placement(Struct, frozen=True, eq=False):
     """Where each value lies in the arena, the memory block of a program. offsets: for each value that owns memory, the
-    distance from the arena's begin, in bytes. num_bytes: the size of the arena. fewer: the most rows of each value that
-    has fewer rows than a step."""
+    distance from the arena's begin, in bytes. num_bytes: the size of the arena. fewer: for each value that comes after
+    the fold of an image encoder, its largest number of rows; other values have a row for each row of the step."""
 
     offsets: Mapping[Value, int]
     num_bytes: int
@@ -69,8 +69,8 @@ def place(program: Program, max_tokens: int, max_logit_rows: int) -> Placement:
 
 
 def _with_fewer_rows(program: Program, lives: Mapping[Value, _Life], max_tokens: int) -> dict[Value, int]:
-    """Returns the largest number of rows of each value that is written after the fold. There, groups of rows become one
-    row each, in the middle of an image encoder."""
+    """Returns the largest number of rows of each value after the fold: the place in an image encoder where groups of
+    neighbouring rows become one row each. The result is empty for other programs."""
     fold = fold_of(program)
     if fold is None:
         return {}

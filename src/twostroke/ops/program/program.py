@@ -1,4 +1,4 @@
-"""Program: the calls of a model in order. What they read and write is found by walking them."""
+"""Program: the calls of a model in order, and the weights, caches and values that these calls read and write."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class Program:
         given: tuple[Value, ...] = (),
         kept: tuple[Value, ...] = (),
     ) -> Program:
-        """Makes a program by walking the calls. Raises ValueError where a call of all rows follows one of the rows that
-        need logits."""
+        """Makes a program of calls, and finds its weights, vectors, caches and rope tables in their operands. The calls
+        for all rows are the body, and the calls for the rows that need logits are the head. Raises ValueError where a
+        call of the body comes after one of the head."""
         is_head = [call.result is not None and call.result.rows is Size.LOGIT_ROWS for call in calls]
         first = is_head.index(True) if True in is_head else len(calls)
         if not all(is_head[first:]):
@@ -72,8 +73,9 @@ class Program:
         return matrices + sum(vector.parameters for vector in stored) + self._numbers_of_made()
 
     def _numbers_of_made(self) -> int:
-        """Returns the size of all tensors that only become vectors with computed numbers (VectorForm.is_made). A tensor
-        that several vectors read counts once, and one that is also part of a matrix does not count."""
+        """Returns how many elements the checkpoint's tensors have that are not read as they are: vectors are computed
+        from them at load (VectorForm.is_made). A tensor that several vectors read counts once, and one that is also
+        part of a matrix does not count."""
         made = {
             part.name: math.prod(part.shape) for vector in self.vectors if vector.form.is_made for part in vector.parts
         }
@@ -112,6 +114,6 @@ def _numbers(weight: Weight) -> int:
 
 
 def _distinct(part: Tensor) -> int:
-    """Returns how many distinct numbers a bias has. Where all heads have the same numbers (a HeadRows of step 0), they
-    count once."""
+    """Returns how many distinct numbers a bias has. If all heads read the same rows of the tensor (part.order.step is
+    0), these count once."""
     return part.order.count if part.order is not None and part.order.step == 0 else part.length

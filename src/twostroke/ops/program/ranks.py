@@ -55,7 +55,8 @@ def segments_of(views: Iterable[tuple[int, int, int]], width: int) -> Segments:
 
 
 def within(segments: Segments, first: int, width: int) -> Segments:
-    """Returns the segments that lie in columns [first, first + width)."""
+    """Returns those segments of a value (ranges of columns, such as q, k and v) that lie in columns [first, first +
+    width)."""
     return tuple(each for each in segments if first <= each.first and each.first + each.width <= first + width)
 
 

@@ -66,7 +66,8 @@ class Tracer:
         self._stored = stored
         self.apart = apart
         self.stacks: list[ExpertStack] = []
-        """The stacks of which single experts were read."""
+        """The stacked tensors (experts, rows, columns) of plain checkpoints of which the program reads each expert as a
+        tensor of its own. They become `Model.stacks`."""
         self._calls: list[Op] = []
         self._weights: dict[tuple[Tensor, ...], Weight] = {}
         self._keys: set[str] = set()
@@ -89,7 +90,8 @@ class Tracer:
         return Value(self, count, shape)
 
     def given(self, *shape: int) -> Value:
-        """Makes a value with a row for each token of the step. It is filled before the step."""
+        """Makes an input of the program, a value with a row for each token of the step, such as the rows of an image.
+        The code that runs the program fills it before the step."""
         value = self.rows(Size.TOKENS, *shape)
         self._given.append(value)
         return value
@@ -134,8 +136,9 @@ class Tracer:
         *,
         bias: bool = False,
     ) -> Weight:
-        """Returns a matrix of some rows of one tensor (stored_rows, columns): for each HeadRows of `orders` its rows,
-        one after the other. None stands for all rows as they are stored."""
+        """Returns a matrix made of rows of the tensor `name`, whose shape is (stored_rows, columns). Each item of
+        `orders` says which rows come next and in which order; None stands for all rows as stored. bias: whether a bias
+        is read in the same order."""
         shape, full = (stored_rows, columns), f"{self._prefix}{name}"
         parts = tuple(Tensor(f"{full}.weight", shape, order=order) for order in orders)
         biases = tuple(Tensor(f"{full}.bias", shape[:1], order=order) for order in orders)
@@ -150,7 +153,9 @@ class Tracer:
         bias: tuple[Tensor, ...] = (),
         experts: int = 0,
     ) -> Weight:
-        """Returns a matrix, or a bank of `experts` matrices, made of tensors with full names (`name` makes them)."""
+        """Returns a matrix, or a bank of `experts` matrices, that has the rows of all `parts`, one after the other.
+        parts, bias: tensors with full names (`name` makes them). role: the use of the matrix, by which its format is
+        chosen."""
         found = self._weights.get(parts)
         if found is None:
             key = f"{parts[0].name.removesuffix('.weight')}:{role}"

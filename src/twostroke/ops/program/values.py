@@ -28,7 +28,8 @@ class Size(enum.Enum):
 
 
 class Recorder(Protocol):
-    """What values need of a trace: ops on the values record themselves in it."""
+    """The part of a Tracer that values and ops use: ops record themselves with it, and get new values and states from
+    it."""
 
     def record(self, call: Any) -> Any:
         """Keeps one call, an `Op`."""
@@ -116,8 +117,8 @@ class Value(Struct, frozen=True, eq=False):
 
 
 def join(*neighbours: Value) -> Value:
-    """Returns one view of all heads or columns of the neighbours, which lie one after the other in the rows of one
-    value. Raises ValueError for other values."""
+    """Returns one view that covers several neighbouring views of a value, such as the heads of q and of k. The views
+    must follow each other in the rows of that value; ValueError is raised for others."""
     first = neighbours[0]
     end = first.offset
     for value in neighbours:
@@ -144,7 +145,7 @@ class HeadRows(Struct, frozen=True):
 
     @property
     def index(self) -> tuple[int, ...]:
-        """The numbers of the tensor's rows, in the order in which they are read."""
+        """The indices of all rows of the tensor that are read, in the order of reading."""
         turned = 2 * self.pairs
         order = (*range(0, turned, 2), *range(1, turned, 2), *range(turned, self.count))
         return tuple(self.first + head * self.step + row for head in range(self.heads) for row in order)
@@ -152,14 +153,14 @@ class HeadRows(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of a checkpoint. transposed: whether it is stored as (columns, rows) of the matrix that it is a part of.
-    For a part of a vector: whether a tensor of several axes is read with its first axis changing fastest.
+    """A tensor of a checkpoint, or a part of it, that becomes rows of a matrix or elements of a vector.
 
-    order: which rows are read, and in which order, where they are not consecutive; None for all as stored. rows:
-    (first, end): the rows from first to end - 1 of the ordered rows; None for all. columns: (first, end): for a
-    transposed tensor, the stored rows from first to end - 1, which are columns of the matrix; None for all. shape: the
-    shape of the whole tensor. matrix: in a stack (M, rows, columns) of matrices or (M, length) of vectors, the index of
-    the matrix or vector that is read. The other fields describe that matrix or vector.
+    shape: the shape of the whole tensor. matrix: the index of the matrix or vector that is read from a stack (M, rows,
+    columns) or (M, length); all fields below describe that one. transposed: whether the tensor is stored as (columns,
+    rows). In a vector it means that a tensor of several axes is read with its first axis changing fastest. order: which
+    rows are read, in which order; None for all as stored. rows: (first, end): of these rows, only those from first to
+    end - 1 are read; None for all. columns: (first, end): of a transposed tensor, only the columns of the matrix from
+    first to end - 1 are read; None for all.
     """
 
     name: str
@@ -189,9 +190,9 @@ class Weight:
     how many such matrices lie in one bank, one after the other. `parts` then holds the parts of all matrices in order,
     and `rows` is the number of rows of one matrix.
 
-    stored: the format that keeps the checkpoint's numbers, where it is known. order: for each column, which column of
-    the tensors it is, where the columns are kept in another order; the inputs are taken in the same order. lost_by: a
-    format; the matrix is then what rounding to this format loses of the tensors.
+    stored: the format that keeps the checkpoint's numbers unchanged; None for floats. order: for each column of W, the
+    index of the tensors' column that it is, where the order differs; the inputs are taken in the same order. lost_by:
+    where it is set, W is the rounding error that the tensors have in this format.
     """
 
     key: str
@@ -225,13 +226,14 @@ class VectorForm(enum.Enum):
     """How the numbers of a vector are made from its tensors when it is loaded.
 
     STORED: the tensors' numbers as they are. NEGATED_EXP: the numbers are logarithms x, read as -exp(x) (Mamba's A).
-    REST: the numbers x are read as 1 - x (shares of RWKV-4). DIFFERENCE: four tensors a, b, c, d of equal length make
-    the one number exp(c . d) - exp(a . b): the negated factor of the second softmax in differential attention (Ye et
-    al. 2024). PRODUCT: a table (B, K), a matrix (N, K) and its bias (N,) make the numbers (N, B) of matrix @ table.T +
-    bias. With five tensors, the second and third are weight and bias of a layer norm of the table's rows, and `numbers`
-    holds its epsilon. INVERSE_LENGTHS: a matrix (N, K) makes one over the length of each row. SHARED_BIAS: a bias of
-    rotated heads makes the mean of the rotated bias over many positions. `numbers` has the size of a head, then the
-    mean cosine of each rotary pair and the mean sine of each pair. Elements that are not rotated stay as they are.
+    REST: the numbers x are read as 1 - x (RWKV-4's mixing ratios). DIFFERENCE: four tensors a, b, c, d of equal length
+    make the one number exp(c . d) - exp(a . b): the negated factor of the second softmax in differential attention (Ye
+    et al. 2024). PRODUCT: a table (B, K), a matrix (N, K) and its bias (N,) make the numbers (N, B) of matrix @ table.T
+    + bias. Where there are five tensors, the second and third are the weight and bias of a layer norm that the table's
+    rows get first, and `numbers` holds its epsilon. INVERSE_LENGTHS: a matrix (N, K) makes one over the length of each
+    row. SHARED_BIAS: a bias of rotated heads makes the mean of the rotated bias over many positions. `numbers` has the
+    size of a head, then the mean cosine of each rotary pair and the mean sine of each pair. Elements that are not
+    rotated stay as they are.
     """
 
     STORED = enum.auto()
@@ -244,16 +246,17 @@ class VectorForm(enum.Enum):
 
     @property
     def is_made(self) -> bool:
-        """Whether the vector's numbers are computed from tensors that other parts of a program may read too."""
+        """Whether the vector's numbers are computed from whole matrices, tables or biases at load, which other parts of
+        a program may read too."""
         return self in (VectorForm.PRODUCT, VectorForm.INVERSE_LENGTHS, VectorForm.SHARED_BIAS)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Vector:
-    """A vector of `length` float32 numbers, such as a norm, sinks or taps. plus: a number that is added to each of them
-    when they are loaded (Gemma's norms store w - 1). numbers: the numbers themselves, where they follow from the config
-    and no tensor holds them; there are no parts then. Otherwise the numbers that `form` needs in addition to its
-    tensors."""
+    """A vector of `length` float32 numbers, such as the weight of a norm. parts: the checkpoint's tensors that it is
+    made from. form: how it is made from them. plus: a number that is added to each element at load (Gemma's norms store
+    w - 1). numbers: with no parts, the vector's own numbers, which follow from the config; with parts, further numbers
+    that some forms need, such as an epsilon."""
 
     key: str
     length: int
@@ -334,7 +337,8 @@ class LatentKV(PagedKV):
 
 
 class StateSlots(Struct, frozen=True):
-    """A state of fixed size for each sequence: `elements` float32."""
+    """The kind of a cache that keeps `elements` float32 numbers for each sequence: a state of fixed size, as of a
+    recurrent layer."""
 
     elements: int
 

@@ -65,7 +65,8 @@ def _sum(calls: Iterable[Op], part: OpPart, formats: StoredFormats) -> OpCost:
 
 
 def _seeing(calls: Iterable[Op], formats: StoredFormats) -> Iterator[tuple[Op, OpCost]]:
-    """Yields the calls that read cached positions, with their costs."""
+    """Yields the calls of attention whose cost depends on how many positions of the KV cache they read, with their
+    costs."""
     for call in _of(calls, OpPart.ATTENTION):
         cost = call.cost(formats)
         if cost.per_pair != Work() or cost.per_position != Work():
@@ -73,7 +74,8 @@ def _seeing(calls: Iterable[Op], formats: StoredFormats) -> Iterator[tuple[Op, O
 
 
 def _seen(calls: Iterable[Op], formats: StoredFormats) -> tuple[SeenLayers, ...]:
-    """Returns the cost of the layers with each window. Windows are in the order in which the calls use them."""
+    """Returns the summed cost of attention for each window that layers of the program have, in the order of their first
+    use."""
     found: dict[int, OpCost] = {}
     for call, cost in _seeing(calls, formats):
         kinds = [item.kind for item in call.operands() if isinstance(item, Cache)]

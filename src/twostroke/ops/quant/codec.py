@@ -7,14 +7,14 @@ with amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0
            q = round half to even of w * (1 / scale), in [-127, 127].
     int4   a scale for the group and a whole multiplier m in [1, 15] for each 16 columns; the weight is (q * m) * scale.
            Four scales are tried, -extreme / (15 * c) for c = 7, 7.5, 8, 8.5, rounded to the nearest bf16, where extreme
-           is the group's value of largest magnitude (the smallest on a tie). So it lands near q = -8, and scales may be
-           negative. For each scale and 16 columns, with amax their largest |w|, three multipliers are tried: the
-           nearest to amax * (1 / |scale|) / c, one less and one more, clipped to [1, 15]; step = m * scale;
+           is the group's value of largest magnitude (the smallest on a tie). So the extreme itself gets a q near -8,
+           and scales may be negative. For each scale and 16 columns, with amax their largest |w|, three multipliers are
+           tried: the nearest to amax * (1 / |scale|) / c, one less and one more, clipped to [1, 15]; step = m * scale;
            q = round half to even of w * (1 / step), in [-8, 7]; the first with the smallest squared error wins, the
            error summed over the columns from left to right. The first scale with the smallest sum of errors, summed
            from left to right, wins. A group of zeros has multipliers 0 and q 0.
 
-    SUPER6 quant/super6.py has its rules.
+    SUPER6 the rules are in quant/super6.py.
 
 In formats with rotated columns, the matrix is rotated by ops/rotation.py before it is rounded.
 
@@ -47,8 +47,8 @@ ALIGNMENT_BYTES = 64
 """The alignment of packed data, in bytes: one cache line, one AVX-512 register."""
 
 INT4_DIVISORS: tuple[float, ...] = (7.0, 7.5, 8.0, 8.5)
-"""The absolute values of q to which the scale search puts a group's extreme value. With 8.5 the extreme itself is
-clipped, which gives the other values a finer scale."""
+"""The values of |q| that the search for a group's scale tries for the group's largest number. With 8.5 that number is
+clipped to 8, and the other numbers get a finer scale."""
 
 LARGEST_MULTIPLIER = np.float32(15)
 
@@ -129,8 +129,8 @@ def quantize_int4(values: F32Array, group: int) -> tuple[NDArray[np.int8], U8Arr
 
 def _multipliers(parts: F32Array, scales: F32Array, divisor: np.float32) -> tuple[F32Array, F32Array]:
     """Returns for each 16 columns the int4 multiplier with the smallest squared error, (rows, groups, n), and the sum
-    of these errors for each group, (rows, groups). parts: the numbers, (rows, groups, n, 16). scales: (rows, groups).
-    divisor: the |q| to which the search puts the largest number of the 16 (see the module)."""
+    of these errors for each group, (rows, groups). parts: the weights, (rows, groups, n, 16). scales: (rows, groups).
+    divisor: the search begins where the largest of the 16 weights gets a code of this magnitude."""
     amax = np.max(np.abs(parts), axis=-1)
     nearest = np.rint(amax * _inverse(np.abs(scales))[..., None] / divisor)
     best = np.zeros_like(amax)
@@ -167,8 +167,8 @@ def _grouped(values: F32Array, group: int) -> F32Array:
 
 
 def _flat(groups: F32Array, values: F32Array) -> F32Array:
-    """Returns (rows, groups, ...) as (rows, padded columns): the columns of `values` (rows, columns) rounded up to a
-    multiple of 64."""
+    """Returns `groups` (rows, groups, ...) as (rows, padded columns), without the groups' padding: only the columns of
+    `values` (rows, columns) are kept, rounded up to a multiple of 64."""
     rows, columns = values.shape
     return groups.reshape(rows, -1)[:, : -(-columns // STEP_COLUMNS) * STEP_COLUMNS]
 

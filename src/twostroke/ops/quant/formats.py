@@ -1,7 +1,7 @@
 """The weight formats on offer, by name, with the group sizes that were chosen by measurement.
 
-int8 has groups of 256 columns, not of 128. The output error of a Gaussian matrix is 0.98% in place of 0.91%, and matrix
-tiles wait half as often for a group to be added to the float32 sums.
+int8 has groups of 256 columns, not of 128. The output error of a Gaussian matrix is 0.98% in place of 0.91%. But
+kernels add their integer sums to the float32 sums only once in 256 columns, half as often.
 
 int4 has a 4-bit multiplier for each 16 columns in addition to the group's scale, together 4.31 bits a weight. The error
 is smaller than that of 4.5 bits with a bf16 scale for each 32 columns: 7.8% against 8.1%, and 11.1% against 13.9% with
@@ -56,14 +56,14 @@ class Int4Mixture(Struct, frozen=True):
         return (self.wide.bits_per_weight + INT4.bits_per_weight) / 2
 
     def format_of(self, weight: Weight) -> WeightFormat:
-        """Returns the format of one matrix."""
+        """Returns the format of one matrix, which its role decides: `wide` for the roles of this mixture, else int4."""
         return self.wide if weight.role in self.roles else INT4
 
 
 MIXTURES: dict[str, Int4Mixture] = {"int5": Int4Mixture(frozenset({"qkv", "down"}), INT6)}
 """The formats that mix int4 and int6, with about 5 bits a weight. The products that make Q, K and V, and those that end
-a feed-forward block, lose more for each bit than the others (docs/quantization.md). A mixture has no arithmetic of its
-own."""
+a feed-forward block, lose more for each bit than the others (docs/quantization.md). Each matrix is computed by the
+kernels of its own format."""
 
 _ALL: dict[str, WeightFormat | Int4Mixture] = {**FORMATS, **MIXTURES}
 WEIGHT_NAMES: tuple[str, ...] = tuple(sorted(_ALL, key=lambda name: -_ALL[name].bits_per_weight))
@@ -87,7 +87,8 @@ KEPT_BYTES = frozenset({"keys_up", "values_up"})
 positions are multiplied (DeepSeek's kv_b)."""
 
 STORED = "stored"
-"""The name of the choice that gives each matrix the format in which the checkpoint's numbers stay unchanged."""
+"""The name of the `--weights` choice that keeps the checkpoint's numbers unchanged: each matrix gets the format that
+can hold its stored codes and scales."""
 
 KEPT_WIDE = frozenset({"router", "positions", "classes", "pixels", "connector"})
 """The roles of matrices that are never rounded: small matrices on which much depends, and tables. router: chooses
@@ -120,12 +121,12 @@ def usual_weights(stored: bool, dtype: str, generates: bool) -> tuple[str, str]:
 
 
 def usual_kv_format(weights: str, bytes_are_bad: bool) -> str:
-    """Returns the default format of K and V. weights: the name of the weights' format. bytes_are_bad: whether int8 is a
-    bad choice. Attention over int8 is slower than over bf16 for latents and at the level `generic`, and it is too
-    inexact for some models (`Model.hard_keys`).
+    """Returns the default format of K and V. For f32 and bf16 weights it is the same format. For rounded weights it is
+    int8, or bf16 where `bytes_are_bad`.
 
-    K and V are int8 for rounded weights, because CPUs multiply bytes twice as fast as floats, and the loss is far below
-    that of the weights (docs/quantization.md).
+    int8 is the default because CPUs multiply bytes twice as fast as floats, and the loss is far below that of the
+    weights (docs/quantization.md). bytes_are_bad: attention over int8 is slower (for latents, and at the level
+    `generic`) or too inexact (`Model.hard_keys`).
     """
     if weights in ("f32", "bf16"):
         return weights

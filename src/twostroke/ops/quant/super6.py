@@ -5,11 +5,11 @@ The layout is that of SUPER6 (ops/stored_layout.py). A weight is (scale * m) * q
 a whole m in [-128, 127], and 256 share a float16 scale. All arithmetic is float32, without fused operations, sums from
 left to right:
 
-    16 columns   e is their value of largest magnitude, the smallest on a tie, or 0 below 2^-100; y = w * (1 / e).
-                 For each t of TRIES, q = round half to even of y * t, clipped; the first t with the largest
-                 sum(y q) * sum(y q) / sum(q q) wins. step = e * (sum(y q) / sum(q q)), or 0 where e is 0.
-    a group      d is its step of largest magnitude, the smallest on a tie. scale = d / -128, its magnitude clipped to
-                 that of float16's smallest and largest numbers and rounded up to float16; 0 where d is 0.
+    16 columns   e is their value of largest magnitude, the negative on a tie, or 0 below 2^-100; y = w * (1 / e).
+                 For each t of TRIES (codes that e may get), q = round half to even of y * t, clipped; the first t with
+                 the largest sum(y q) * sum(y q) / sum(q q) wins. step = e * (sum(y q) / sum(q q)), or 0 where e is 0.
+    a group      d is its step of largest magnitude, the negative one on a tie. scale = d / -128, its magnitude clipped
+                 to that of float16's smallest and largest numbers and rounded up to float16; 0 where d is 0.
     16 columns   m is round half to even of step * (1 / scale), clipped. One less, m and one more are tried, clipped:
                  q = round half to even of w * (1 / (m * scale)), clipped; the first with the smallest squared error
                  wins. m is 0 where step is 0.
@@ -26,8 +26,8 @@ from twostroke.ops.stored_layout import StoredValues
 from twostroke.types.spec.formats import STORED_GROUP, SUBGROUP_COLUMNS
 
 TRIES: tuple[float, ...] = (-32.0, -31.0, -30.0, -29.0, 31.0, 30.0, 29.0, 28.0)
-"""The whole numbers q to which the search puts the value of largest magnitude of 16 columns. On a whole number that
-value has the smallest error."""
+"""The codes q that the search tries for the largest of 16 columns. They are whole numbers, so that this value has
+hardly any rounding error."""
 
 LOW, HIGH = np.float32(-32), np.float32(31)
 LARGEST_MULTIPLIER = 128
@@ -91,8 +91,9 @@ def _half(values: F32Array) -> F32Array:
 
 
 def _multipliers(parts: F32Array, steps: F32Array, scales: F32Array) -> F32Array:
-    """Returns the multipliers (rows, groups, n), of which each is for 16 columns. parts: the numbers, (rows, groups, n,
-    16). steps: the results of `_fitted`, (rows, groups, n). scales: (rows, groups)."""
+    """Returns the whole multiplier of each 16 columns, (rows, groups, n). parts: the weights, (rows, groups, n, 16).
+    steps: the least-squares steps of each 16 columns, (rows, groups, n), before they are rounded to scale * multiplier.
+    scales: (rows, groups)."""
     nearest = np.rint(np.clip(steps * _inverse(scales)[..., None], -LARGEST_MULTIPLIER, LARGEST_MULTIPLIER - 1))
     best, best_error = np.zeros_like(steps), np.full(steps.shape, np.inf, np.float32)
     for change in (-1, 0, 1):

@@ -1,16 +1,17 @@
 """gather: the parts of a value that the ranks have computed, put together on every rank.
 
-    out (T, W) float32 = [part of rank 0 | part of rank 1 | ...], part (T, V) float32, V of each rank its own.
+    out (T, W) float32 = [part of rank 0 | part of rank 1 | ...], part (T, V) float32; V may differ from rank to rank.
 
 reader: the matrix of the one product that reads `out`, where there is no other reader. With a matrix of an integer
 kind, this product rounds each group of `activation_columns` columns to int8 (`products/linear.py` quantize_rows). Then
-ranks may exchange int8 codes and the largest magnitude of each group, about a quarter of the bytes. `out` then holds
-floats made from the codes. They round to the same codes and scales, so the product's bits are the same. A rank sends
-codes where its columns, which begin at column `first` of the product's input, are whole groups.
+ranks may exchange int8 codes and the largest magnitude of each group, about a quarter of the bytes. Each rank then
+makes floats from the codes for `out`. The product rounds these to the same codes and scales, so its bits are the same.
+A rank sends codes only if its columns are whole groups of the product's input, in which they begin at column `first`.
 
-Floats are exchanged where the matrix's columns are rotated, because no floats would round to given codes. They are also
-exchanged in a step that has first positions of a text, whose rows the product rounds to two int8 codes (linear.py).
-positions: the operand of the product; None where it has none.
+Floats are exchanged in two other cases. The first is a matrix with rotated columns: the product rotates its inputs
+before it rounds them, and no floats could be made that give the same codes. The second is a step with first positions
+of a text, because the product also uses the rounding errors of their rows (linear.py). positions: the positions of the
+rows, as the product has them; None if it has none.
 
 The reference is for one rank alone, whose part is the whole value. Several ranks exchange their parts in the cpu
 backend.
@@ -50,8 +51,9 @@ class Gather(Op):
     positions: Indices | None = None
 
     def sent_row_bytes(self, format_for: FormatChoice) -> int:
-        """Returns the bytes of one row of the part, as it is sent to each other rank in most steps. A step with the
-        first positions of a text sends floats, which may be more bytes; the result does not count this."""
+        """Returns how many bytes a rank sends to each other rank for one row of its part: int8 codes and scales where
+        the reader allows it, else floats. Steps with the first positions of a text always send floats; this is not
+        counted."""
         reader = None if self.reader is None else format_for(self.reader)
         group = 0 if reader is None or reader.rotated else reader.activation_columns
         width = self.part.width

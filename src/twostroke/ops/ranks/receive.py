@@ -33,6 +33,6 @@ class Receive(Op):
         return OpCost(per_row=Work(0, activation_bytes=ELEMENT_BYTES * self.out.width))
 
     def reads(self) -> tuple[Value, ...]:
-        """Returns no value, because the call only writes `out`. Where a call of the previous stage changed `out` in
-        place, the value before that change is not in this stage."""
+        """Returns no value, because the call only writes `out`. Op.reads would return the value before a change in
+        place if `out` is such a changed value; that value is in the previous stage."""
         return ()

@@ -24,7 +24,7 @@ from twostroke.ops.operands import F32Array
 
 
 class Activation(enum.IntEnum):
-    """The numbers of the functions."""
+    """The number of each activation function, as native code knows it."""
 
     SILU = 0
     GELU = 1
@@ -59,7 +59,8 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def activated(x: F32Array | NDArray[np.float64], activation: int) -> NDArray[np.float64]:
-    """Returns the function of each element, in float64."""
+    """Returns the activation function with the number `activation` of each element, in float64. Raises ValueError for
+    another number."""
     wide = x.astype(np.float64)
     with np.errstate(over="ignore"):
         if activation == Activation.SILU:

@@ -1,5 +1,5 @@
 """The elementwise operations that model files use. Each function records one call of `pointwise`. All but `clip_rows`
-write the result over their operand and return the changed value."""
+change their first operand in place, and return the changed value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from twostroke.ops.rows.pointwise import PointStep, Pointwise, activation_step, 
 
 
 def _over(x: Value, *steps: int, numbers: Vector | None = None, a: float = 0.0, b: float = 0.0) -> Value:
-    """Records pointwise operations that change x in place, and returns the changed value."""
+    """Records a call that changes x in place by the elementwise operations `steps` (codes of `PointStep`), one after
+    the other, and returns the changed value. numbers, a, b: the vector and the two constants that these operations
+    use."""
     out = x.written()
     x.trace.record(Pointwise(out, program_of(*steps), None, None, numbers, a, b))
     return out

@@ -71,8 +71,8 @@ class GateProduct(Op):
 def gate(
     x: Value, activation: Activation, limit: float = 0.0, shift: float = 0.0, *, hold_values: bool = False
 ) -> Value:
-    """Records act(gate) * (up + shift) of rows [gate | up]. limit: the bound of gate and up; 0 for none. hold_values:
-    see the module."""
+    """Records act(gate) * (up + shift) of rows [gate | up]. limit: up is clamped to [-limit, limit] and gate to at most
+    limit; 0 for no clamp. hold_values: act(gate) is clamped in place of gate."""
     out = x.fresh(x.width // 2)
     x.trace.record(GateProduct(out, x, int(activation), limit, shift, int(hold_values)))
     return out

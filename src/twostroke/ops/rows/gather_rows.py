@@ -13,7 +13,7 @@ from twostroke.ops.program.values import Indices, Value
 
 
 def reference(out: F32Array, x: F32Array, rows: I32Array) -> None:
-    """See the module. Raises IndexError for a row outside x."""
+    """Copies the rows of x that `rows` names to `out`, in that order. Raises IndexError for a row outside x."""
     out[...] = x[rows]
 
 

@@ -22,7 +22,8 @@ def reference(x: F32Array, factor: float) -> None:
 
 @op
 class GaussianCut(Op):
-    """The part of each number above its row's cut, in place."""
+    """Replaces each number x of a row by max(x - cut, 0), in place. The cut is the row's mean + factor * its standard
+    deviation."""
 
     SHAPES = {"out": "T F"}
     CASES = (grid(5e-6, T=(0, 1, 5), F=(1, 15, 33, 200), out=times(3), factor=(0.4, 1.2)),)
@@ -37,7 +38,8 @@ class GaussianCut(Op):
 
 
 def gaussian_cut(x: Value, factor: float) -> Value:
-    """Records the call that keeps the part of each number above mean + factor * deviation, over x."""
+    """Records max(x - mean - factor * deviation, 0), with each row's mean and standard deviation, which is written over
+    x."""
     out = x.written()
     x.trace.record(GaussianCut(out, factor))
     return out

@@ -16,8 +16,8 @@ from twostroke.ops.program.values import Indices, Value
 
 
 def reference(out: F32Array, x: F32Array, rows: I32Array) -> None:
-    """Concatenates groups of neighbouring rows in NumPy, as the module defines it. Raises IndexError for a group
-    outside x."""
+    """For each index r in `rows`, joins g neighbouring rows of x, from row g * r on, to one row of `out`. g is the
+    width of `out` divided by the width of x. Raises IndexError for rows outside x."""
     group = out.shape[1] // x.shape[1]
     out[...] = x[(np.asarray(rows)[:, None] * group + np.arange(group)).reshape(-1)].reshape(out.shape)
 

@@ -48,8 +48,8 @@ class Multiply(Op):
     activation: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts the activation of each number of `gate` and a multiplication for each element, with two reads and a
-        write."""
+        """Counts an activation for each number of `gate`, and for each element of x a multiplication, a read and a
+        write. The read of `gate` is counted too."""
         width, gates = self.out.width, self.gate.width
         return OpCost(per_row=Work(width + FLOPS * gates, activation_bytes=8 * width + 4 * gates))
 

@@ -1,11 +1,12 @@
-"""pointwise: a short program that changes each element of a row, and may read the same element of a second row.
+"""pointwise: a short list of elementwise operations (steps) that change each element of a row, and may read the same
+element of a second row.
 
-    v = x, or out where x is left out; v = step(v) for each step in turn; out (T, D) float32 = v
+    v = x (or the content of out, where x is left out); v = step(v) for each step in turn; out (T, D) float32 = v
 
-A step is one byte of `program`, and the first step is the lowest byte. A byte of 0 ends the steps; there are eight at
-most. a and b are numbers, x and y are (T, D) float32. `numbers` is a vector. It has one number for each column or one
-for all (times_numbers), one for each column (minus_numbers), two bounds (between_numbers), or four numbers (xielu).
-Each step rounds to float32.
+A step is one byte of the integer `program`, and the first step is the lowest byte. A byte of 0 ends the steps; there
+are eight at most. a and b are numbers, x and y are (T, D) float32. `numbers` is a vector. It has one number for each
+column or one for all (times_numbers), one for each column (minus_numbers), two bounds (between_numbers), or four
+numbers (xielu). Each step rounds to float32.
 
     times_a, times_b     v * a, v * b
     at_most_a            min(v, a)
@@ -19,7 +20,7 @@ Each step rounds to float32.
     plus_y               v + y
     activations          the functions of activation.py: 16 + their number
 
-A NaN stays NaN. out may be x. It may be y where the first step reads y.
+A NaN stays NaN. out may share its memory with x, or with y if the first step reads y.
 """
 
 from __future__ import annotations
@@ -89,8 +90,9 @@ def steps_of(program: int) -> Iterator[int]:
 
 
 class _Operands(Struct, frozen=True):
-    """The operands that a `pointwise` program reads next to the element that it changes. a, b: two numbers. y: the
-    second row. numbers: a vector."""
+    """What the steps of a `pointwise` call read in addition to the element that they change. a, b: two constants. y: a
+    second value of the same shape, of which a step reads the same element. numbers: a vector, such as one number for
+    each column."""
 
     a: float
     b: float
@@ -127,7 +129,9 @@ def reference(
     a: float = 0.0,
     b: float = 0.0,
 ) -> None:
-    """Computes the op in NumPy, as the module defines it, but rounds the result only once, at the end."""
+    """Applies the elementwise steps whose codes are the bytes of `program`, one after the other, to x (or to `out`,
+    where x is None). y, numbers, a, b: what the steps read besides. Unlike the kernels, it rounds to float32 only once,
+    at the end."""
     none = np.empty(0, np.float32)
     first, second = float(np.float32(a)), float(np.float32(b))
     has = _Operands(first, second, none if y is None else y, none if numbers is None else numbers)
@@ -185,7 +189,8 @@ class Pointwise(Op):
 
     @property
     def reads_columns(self) -> bool:
-        """Whether one of the operations reads a number for each column."""
+        """Whether one of the steps multiplies by or subtracts the operand `numbers`, which may have one number for each
+        column."""
         return any(step in BY_COLUMN for step in steps_of(self.program))
 
     @property

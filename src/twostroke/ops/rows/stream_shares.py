@@ -68,7 +68,8 @@ class StreamShares(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts 8 FLOPs for each number, and two divisions and two additions for each Sinkhorn round."""
+        """Counts 8 FLOPs for each element of a row of `out`, and 4 more (two divisions, two additions) for each
+        Sinkhorn round."""
         width = self.out.width
         return OpCost(per_row=Work((8 + 4 * self.rounds) * width, activation_bytes=8 * width))
 

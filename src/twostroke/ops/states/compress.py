@@ -5,9 +5,9 @@
     each place in a window of `rate` positions. S, 1 or 2, is the number of series: sets of values and gates
     of a token. Entry i of one series is, in each channel,
         sum over the tokens j of window i of softmax_j(gate_j + bias_j) * value_j
-    With two series the softmax goes over window i - 1, of which the first D channels count, and then over
-    window i, of which the last D count; window -1 is empty.
-    out (T, D) float32 = the entry, in the row of its window's last position, (p + 1) % rate == 0; zeros in the others.
+    With two series one softmax goes over the tokens of two windows: window i - 1, whose tokens give the first series
+    (the first D channels), and window i, whose tokens give the second; window -1 is empty. out (T, D) float32 = the
+    entry, in the row of its window's last position, (p + 1) % rate == 0; zeros in the others.
 
 The state of a sequence has S * 3 D float32 numbers; the numbers of the entry that closes next come first. For each
 channel and open entry they are the largest gate, the sum of weights relative to it, and the sum of values times
@@ -92,7 +92,8 @@ class Compress(Op):
     rate: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts FLOPS for each value of each row. The state is read and written once for each sequence."""
+        """Counts a fixed number of FLOPs for each value and its gate. The state is read and written once for each
+        sequence."""
         return OpCost(
             Work(0, weight_bytes=4 * self.bias.length),
             Work(FLOPS * self.x.width // 2, activation_bytes=4 * (self.x.width + self.out.width)),
@@ -102,8 +103,8 @@ class Compress(Op):
 
 def compress(x: Value, bias: Vector, dim: int, rate: int) -> Value:
     """Records the call, with a new state, and returns entries (T, dim): one for every `rate` tokens, in the row of the
-    last of them. x (T, 2 S dim): values and gates of S series, where S is 1 or 2 (see the module). Raises ValueError
-    where the sizes do not fit."""
+    last of them. x (T, 2 S dim): S sets of values, then S sets of gates. S is 1, or 2 where entries overlap. Raises
+    ValueError where the sizes do not fit."""
     x = x.flat()
     series = x.width // (2 * dim)
     if series not in (1, 2) or x.width != 2 * series * dim or bias.length != rate * series * dim:

@@ -58,7 +58,7 @@ def reference(call: CallArrays) -> None:
 
 @op
 class DeltaRule(Op):
-    """The scan of the step's rows; the state is changed."""
+    """The gated delta rule over the step's rows of each sequence; the sequence's state is changed in place."""
 
     SHAPES = {
         **{"out": "T H V", "q": "T G K", "k": "T G K", "v": "T H V", "a": "T A", "b": "T H"},
@@ -107,7 +107,8 @@ class DeltaRule(Op):
 
 
 class DecayGate(NamedTuple):
-    """The values that decide how much of the state remains after a token. See the module."""
+    """The operands that decide by which factor the state decays at a token: exp(decay * softplus(a + dt_bias)). With
+    lowest below 0 the factor is exp(lowest * sigmoid(-decay * (a + dt_bias)))."""
 
     a: Value
     decay: Vector
@@ -116,7 +117,8 @@ class DecayGate(NamedTuple):
 
 
 def delta_rule(q: Value, k: Value, v: Value, gate: DecayGate, b: Value, *, strength: float = 1.0) -> Value:
-    """Records the scan of v (T, H, V), with a new state. Raises ValueError where the shapes do not fit."""
+    """Records the gated delta rule and returns its output (T, H, V) for v (T, H, V). It adds a new state to the
+    program. Raises ValueError where the shapes do not fit."""
     a, decay, dt_bias, lowest = gate
     (heads, width), (groups, rows) = v.shape, k.shape
     if heads % groups or a.width not in (heads, heads * rows) or rows > MOST_ROWS:

@@ -33,7 +33,7 @@ def reference(call: CallArrays) -> None:
 
 @op
 class GatedNorm(Op):
-    """The norm of each group, times a gate."""
+    """The RMS norm of each group of columns by itself, and the product with act(gate), before or after the norm."""
 
     SHAPES = {"out": "T D", "x": "T D", "gate": "T D", "weight": "*"}
     CASES = (
@@ -61,7 +61,7 @@ class GatedNorm(Op):
     gate_first: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Counts a norm, a function and a product of each element, with two reads and a write."""
+        """Counts a norm, an activation and a product for each element, with two reads and a write."""
         width = self.out.width
         return OpCost(
             Work(0, weight_bytes=4 * self.weight.length), Work((5 + FLOPS) * width, activation_bytes=12 * width)
@@ -78,7 +78,8 @@ def gated_norm(
     activation: Activation = Activation.SILU,
     gate_first: bool,
 ) -> Value:
-    """See the module. Raises ValueError where the groups or the weight do not fit."""
+    """Records the RMS norm of each of `groups` groups of columns of x, times `weight` and act(gate). gate_first:
+    whether act(gate) multiplies before the norm. Raises ValueError where the groups or the weight do not fit."""
     x, gate = x.flat(), gate.flat()
     if groups < 1 or x.width % groups or weight.length not in (x.width, x.width // groups):
         raise ValueError(f"{groups} groups, a weight of {weight.length}: they do not fit rows of {x.width} elements")

@@ -43,7 +43,8 @@ def reference(call: CallArrays) -> None:
 
 @op
 class RgLru(Op):
-    """The recurrence over the step's rows; the state is changed."""
+    """Griffin's gated linear recurrence over the step's rows of each sequence; the sequence's state is changed in
+    place."""
 
     SHAPES = {
         **{"out": "T C", "x": "T C", "input_gate": "T C", "recurrent_gate": "T C"},
@@ -74,7 +75,7 @@ class RgLru(Op):
 
 
 def rg_lru(x: Value, input_gate: Value, recurrent_gate: Value, rates: Vector) -> Value:
-    """Records the recurrence of x (T, C), with a new state."""
+    """Records Griffin's recurrence and returns its output (T, C) for x (T, C). It adds a new state to the program."""
     x = x.flat()
     out = x.fresh()
     state = x.trace.state(x.width)

@@ -91,8 +91,8 @@ class SsdScan(Op):
 
 
 class ScanSteps(NamedTuple):
-    """The operands that make the step size d (delta) of each token. limit: the least and the largest d. See the
-    module."""
+    """The operands that make the step size of each token (Mamba's delta): dt + bias, through softplus, clamped to
+    `limit` (least, largest)."""
 
     dt: Value
     bias: Vector
@@ -100,8 +100,8 @@ class ScanSteps(NamedTuple):
 
 
 def ssd_scan(x: Value, b: Value, c: Value, steps: ScanSteps, *, decay: Vector, skip: Vector) -> Value:
-    """Records the scan of x (T, H, P) and adds a new state to the program. Raises ValueError where groups do not divide
-    the heads."""
+    """Records Mamba-2's scan and returns its output (T, H, P) for x (T, H, P). It adds a new state to the program.
+    Raises ValueError where groups do not divide the heads."""
     dt, dt_bias, (least, most) = steps
     (heads, width), (groups, numbers) = x.shape, b.shape
     if heads % groups:

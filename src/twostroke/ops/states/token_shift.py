@@ -56,8 +56,8 @@ class TokenShift(Op):
 
 
 def token_shift(x: Value, mix: Vector) -> tuple[Value, ...]:
-    """Records the mixing of each row of x (T, D) with the row before it, and adds a new state to the program. Returns
-    one value for each D numbers of `mix`: the ratios of one mixture."""
+    """Records the mixing of each row of x (T, D) with the row before it, and adds a new state to the program. mix (N *
+    D,): N sets of mixing ratios. Returns N values (T, D), one for each set."""
     if not mix.length or mix.length % x.width:
         raise ValueError(f"{mix.length} numbers are not ways to mix rows of {x.width}")
     out = x.fresh(mix.length)

@@ -27,7 +27,7 @@ between them."""
 PARTS = 3
 """How many numbers the state of a channel has."""
 LEAST = -1e38
-"""The largest exponent before the first token."""
+"""The value that the running maximum of exponents has before the first token (instead of -inf)."""
 
 
 def reference(call: CallArrays) -> None:
@@ -55,7 +55,8 @@ def _joined(held: np.ndarray, key: np.ndarray, value: np.ndarray, decay: np.ndar
 
 @op
 class Wkv4(Op):
-    """The scan over the step's rows; the state is changed."""
+    """RWKV-4's recurrence (its attention without queries) over the step's rows of each sequence; the sequence's state
+    is changed in place."""
 
     SHAPES = {"out": "T C", "k": "T C", "v": "T C", "first": "C", "decay": "C", "slots": "S"}
     CASES = (

@@ -40,7 +40,8 @@ def reference(call: CallArrays) -> None:
 
 @op
 class Wkv6(Op):
-    """The scan of the step's rows; the state is changed."""
+    """RWKV-6's recurrence (linear attention with decay) over the step's rows of each sequence, and the norm of its
+    output. The sequence's state is changed in place."""
 
     SHAPES = {
         **{"out": "T H N", "r": "T H N", "w": "T H N", "k": "T H N", "v": "T H N"},
@@ -73,7 +74,8 @@ class Wkv6(Op):
 
 @dataclass(frozen=True, slots=True)
 class Wkv6Vectors:
-    """The trained vectors of a layer, apart from its products: see the module."""
+    """The trained vectors of RWKV-6's recurrence in a layer. first: the bonus of the current token (time_faaaa).
+    weight, bias: those of the norm of its output."""
 
     first: Vector
     weight: Vector
@@ -81,7 +83,8 @@ class Wkv6Vectors:
 
 
 def wkv6(r: Value, w: Value, k: Value, v: Value, vectors: Wkv6Vectors, eps: float) -> Value:
-    """Records the scan of v (T, H, N), with a new state. Raises ValueError where heads are too large."""
+    """Records RWKV-6's recurrence and returns its normed output (T, H, N) for v (T, H, N). It adds a new state to the
+    program. Raises ValueError where heads are too large."""
     out, state = v.fresh(), state_of_heads(v)
     v.trace.record(
         Wkv6(out, r, w, k, v, vectors.first, vectors.weight, vectors.bias, state, STATE_SLOTS, SEQUENCES, eps)

@@ -6,8 +6,9 @@
         key = k * (1 + (rate - 1) * growth)
         state (N, N) = left * state + (rate * unit) (outer) (-unit @ state) + key (outer) v    rows by k, columns by v
         out = layer_norm(r @ state) * weight + bias + sum(r * key * bonus) * v
-    removal, growth, bonus, weight, bias (H * N,) float32; the norm is of each head, over N, with eps. A sequence's
-    state is (H, N, N) float32, read and changed in place; slots (S,): each sequence's place in `state`.
+    removal, growth, bonus (k_k, k_a and r_k in checkpoints), weight, bias (H * N,) float32; the norm is of each head,
+    over N, with eps. A sequence's state is (H, N, N) float32, read and changed in place; slots (S,): each sequence's
+    place in `state`.
 
 Products with the state are summed in the order of its rows, so bits do not depend on how a sequence is cut into steps.
 """
@@ -59,7 +60,8 @@ def _sigmoid(x: F32Array) -> np.ndarray:
 
 @op
 class Wkv7(Op):
-    """RWKV-7's scan over the step's rows; the state is changed in place."""
+    """RWKV-7's recurrence over the step's rows of each sequence, and the norm of its output. The sequence's state is
+    changed in place."""
 
     SHAPES = {
         **{"out": "T H N", "r": "T H N", "w": "T H N", "k": "T H N", "v": "T H N", "a": "T H N"},
@@ -95,7 +97,8 @@ class Wkv7(Op):
 
 @dataclass(frozen=True, slots=True)
 class Wkv7Vectors:
-    """The trained vectors of the scan in one layer: see the module. The layer's matrices are not among them."""
+    """The trained vectors of RWKV-7's recurrence in a layer: k_k (removal), k_a (growth) and r_k (bonus) of the
+    checkpoint, and the weight and bias of the norm of its output."""
 
     removal: Vector
     growth: Vector
@@ -105,8 +108,8 @@ class Wkv7Vectors:
 
 
 def wkv7(r: Value, w: Value, k: Value, v: Value, a: Value, vectors: Wkv7Vectors, eps: float) -> Value:
-    """Records the scan of v (T, H, N) and adds a new state to the program. Raises ValueError where heads are too
-    large."""
+    """Records RWKV-7's recurrence and returns its output (T, H, N) for v (T, H, N). It adds a new state to the program.
+    Raises ValueError where heads are too large."""
     out, state = v.fresh(), state_of_heads(v)
     trained = (vectors.removal, vectors.growth, vectors.bonus, vectors.weight, vectors.bias)
     v.trace.record(Wkv7(out, r, w, k, v, a, *trained, state, STATE_SLOTS, SEQUENCES, eps))

@@ -101,7 +101,8 @@ class _Run:
             raise _nothing(source.model, self._kept)
 
     def write(self, folder: Path, output: Path) -> Quantized:
-        """Quantizes the model's stages one after the other and writes each, then the tensors that no stage reads."""
+        """Quantizes the model in `folder` stage by stage, and writes each stage to a file in `output`; at last, it
+        writes the tensors that no stage reads."""
         source, count = self._source, len(self._source.stages)
         stored = StoredStage(source, self._method.layout, self._group)
         job = Job(self._method.name, content_fingerprint(source.checkpoint), self._texts.digest, self._group)
@@ -158,8 +159,8 @@ class _Run:
 
 
 def _group(found: list[StageProducts], method: Method) -> int:
-    """Returns the group size, in columns, with which the layout can store the most numbers of these matrices; of
-    several such sizes the largest."""
+    """Returns the group size, in columns, with which the layout can store the most elements of these matrices as codes.
+    Not every matrix shape fits every group size. Of several such sizes it is the largest."""
     shapes = [shape for each in found for product in each.products for shape in product.tensors.values()]
 
     def fitting(group: int) -> int:

@@ -43,8 +43,8 @@ ROWS_OF_A_RUN = 64
 class KeyReport:
     """The report of calibrating a model's keys. path: the written file. layers: the number of layers with factors for
     channels of K. used_tokens: the tokens for finding the factors. held_out_tokens: those for measuring the costs.
-    costs: for int8 and int4, how far the model with such K and V is from the original, without and with the factors;
-    perhaps empty."""
+    costs: for int8 and int4, the divergence of the model with such K and V from the original, without and with the
+    factors. It is empty where this was not measured."""
 
     path: Path
     layers: int
@@ -132,7 +132,8 @@ def _why_not(model: Model) -> str:
 
 
 def with_factors(staged: StagedModel, found: KeyFactors) -> StagedModel:
-    """Returns the model with K divided, and queries multiplied, by the factors for its format of K and V."""
+    """Returns the model with each channel of K divided by its factor, and the same channel of the queries multiplied by
+    it. The scores stay the same. The factors are those for the model's format of K and V."""
     program = with_scaled_keys(staged.model.plain, found.factors(staged.kv))
     return replace(staged, model=replace(staged.model, plain=program, program=program))
 
@@ -158,8 +159,8 @@ def key_factors(staged: StagedModel, texts: CalibrationText, progress: Progress 
 
 
 class _Seen:
-    """Collects some rows of the keys and queries of a stage while it runs: (rows, heads, head_dim) for each sequence of
-    the text, by cache."""
+    """Collects some rows of the keys and queries of a stage while it runs. keys, queries: for the index of each cache,
+    an array (rows, heads, head_dim) for each sequence of the text."""
 
     def __init__(self) -> None:
         self.keys: dict[int, list[F32Array]] = {}
@@ -182,8 +183,9 @@ def _some(rows: F32Array) -> F32Array:
 
 
 def _heads(keys: F32Array, queries: F32Array, steps: int) -> tuple[tuple[int, ...], ...]:
-    """Returns for each KV head the exponents e of its channels' factors 2^e. queries: (rows, heads, head_dim), with the
-    query heads of one KV head next to each other. steps: the largest code of the format, 127 or 7."""
+    """Returns, for each KV head, an exponent e for each channel of K: the channel is divided by 2^e before it is
+    rounded. queries: (rows, heads, head_dim), with the query heads of one KV head next to each other. steps: the
+    largest code of the format, 127 or 7."""
     count = keys.shape[1]
     each = queries.reshape(len(queries), count, -1, keys.shape[2])
     chosen = [choose_exponents(keys[:, head], each[:, head].reshape(-1, keys.shape[2]), steps) for head in range(count)]

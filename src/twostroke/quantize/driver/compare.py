@@ -81,8 +81,9 @@ class ModelComparison:
 
 @dataclass(frozen=True, eq=False)
 class _Alone:
-    """A model in which one stage alone is quantized, while it runs on the short sequences. values: the hidden states
-    after the stages so far. sums: its divergence from the original."""
+    """The original model with one stage replaced by its quantized version. A few sequences of the text run through it,
+    one stage at a time. name: the replaced stage. drift: see StageCost. values: the sequences' hidden states after the
+    stages so far. sums: the divergence from the original's logits."""
 
     name: str
     drift: float
@@ -180,6 +181,7 @@ def _differ(other: StagedModel, index: int) -> bool:
 
 
 def _name(staged: StagedModel, index: int) -> str:
-    """Returns the layer and the roles of the stage's matrices."""
+    """Returns a name for the stage in the report: the first part of its first weight's key (a layer), and the roles of
+    all its weights."""
     weights = staged.stages[index].program.weights
     return f"{weights[0].key.rpartition(':')[0]} {', '.join(weight.role for weight in weights)}" if weights else ""

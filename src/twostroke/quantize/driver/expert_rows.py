@@ -1,5 +1,4 @@
-"""The inputs of a bank's experts: the rows that each expert meets, and the rows that its first matrix makes for its
-second."""
+"""The inputs of a bank's experts: for gate_up the rows that use the expert, and for down what gate_up makes of them."""
 
 from __future__ import annotations
 
@@ -15,7 +14,9 @@ from twostroke.ops.program.values import Weight
 def expert_rows(
     call: Experts, x: F32Array, routes: F32Array, gate_up: PackedWeight
 ) -> Iterator[tuple[int, Weight, F32Array]]:
-    """Yields (expert, bank, inputs (n, columns)) of both banks, for each expert that a row of x (T, D) meets."""
+    """Yields the inputs (n, columns) of each expert that a row of x (T, D) uses, in two items. The first is (expert,
+    gate_up bank, the rows of x). The second is (expert, down bank, what gate_up and the activation make of these
+    rows)."""
     weights, numbers = np.split(routes, 2, axis=1)
     chosen = numbers.astype(np.int64)
     for expert in np.unique(chosen).tolist():

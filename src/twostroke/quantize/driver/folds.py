@@ -88,8 +88,8 @@ def _of_norm(maker: RmsNorm | LayerNorm, users: Counter[str]) -> Fold | None:
 
 
 def _own(vector: Vector, users: Counter[str]) -> bool:
-    """Returns whether the vector is one whole tensor that no other part of the program reads, stored as it is except
-    for an added number."""
+    """Returns whether a vector, such as a norm's weight, can be divided by scales in the checkpoint: it is one whole
+    tensor, no other part of the program reads it, and loading adds at most a constant to it."""
     part = vector.parts[0] if len(vector.parts) == 1 else None
     if part is None or vector.form is not VectorForm.STORED or users[part.name] > 1 or len(part.shape) != 1:
         return False
@@ -97,8 +97,9 @@ def _own(vector: Vector, users: Counter[str]) -> bool:
 
 
 def _of_gate(calls: tuple[Op, ...], maker: GateProduct, products: StageProducts, stage: Stage) -> Fold | None:
-    """Returns the rows of the matrix `up` that can be divided by scales, which divides the gated block's result too;
-    None where that is impossible. They must be the last rows of one tensor, in the tensor's order."""
+    """Returns how a gated block's result, the input of `down`, can be divided by scales: the rows of the matrix `up`
+    are divided. Returns None where that is impossible. `up` must be the last rows of one tensor, in the tensor's
+    order."""
     before = next((call for call in calls if isinstance(call, Linear) and call.out.root is maker.x.root), None)
     known = {product.weight for product in products.products}
     if before is None or before.weight not in known or maker.limit or maker.shift or before.weight.bias:

@@ -43,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """The output folder of a job in `stages` stages."""
+    """The output folder of a job that quantizes a model in `stages` stages, each of which becomes a file."""
 
     path: Path
     stages: int
@@ -78,8 +78,8 @@ class JobFolder:
         return self.stage_file(index).is_file()
 
     def require_room(self, num_bytes: int) -> None:
-        """Raises ConfigError where the disk has no room for a result of `num_bytes`, less the bytes of the files
-        already written."""
+        """Raises ConfigError where the disk has no room for the rest of the result. num_bytes: the size of the whole
+        result; files that the folder has already are subtracted."""
         require_room(self.path, max(0, num_bytes - self._num_bytes))
 
     def errors(self) -> dict[str, Any]:

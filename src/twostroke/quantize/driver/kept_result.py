@@ -22,8 +22,8 @@ NOTES = "calibrated"
 """The folder inside the cache folder where the files of this module are."""
 
 TAKEN_BY: Mapping[str, str] = {"int4": "int4"}
-"""For each method of calibration, the value of `--weights` that uses its result. Only the rounding to int4 loses so
-much that calibration is worth its time."""
+"""For each method of calibration, the value of `--weights` that loads the calibrated weights instead of rounding the
+original. It has int4 alone, because other formats lose too little to be worth a calibration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class KeptResult:
 
 
 def note_result(cache: Path, original: Path, result: Path, method: str) -> str | None:
-    """Remembers that `result` has the calibrated weights of the model in `original`. Returns the name of `--weights`
-    that uses them from now on. Returns None for a method without such a name, or where the cache folder cannot be
-    written."""
+    """Remembers that `result` has the calibrated weights of the model in `original`. Returns the value of `--weights`,
+    such as "int4", that loads these weights from now on. Returns None for a method without such a value, or where the
+    cache folder cannot be written."""
     name = TAKEN_BY.get(method)
     if name is None:
         return None

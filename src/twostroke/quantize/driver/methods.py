@@ -1,5 +1,5 @@
-"""The methods of quantizing, by their names for --to. A method has a layout of files, and an algorithm that finds
-codes, such as GPTQ."""
+"""The methods of quantizing, by their names for --to. A method has an algorithm that finds codes, such as GPTQ, and the
+form in which the codes are stored in safetensors, such as that of compressed-tensors."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ few inputs tell too little about future ones."""
 class Method:
     """A method of quantizing. in_turn: whether the inputs of a product are measured after the earlier products of its
     stage have been rounded. scales: makes factors for the columns, where a tensor before the product can be divided by
-    them; None for no factors. bank_layout: the layout for experts, whose codes can be kept only where the columns of a
-    group are adjacent; None for `layout`."""
+    them; None for no factors. bank_layout: the layout of experts' matrices, in which the columns of each group are
+    adjacent (no act-order); None for `layout`."""
 
     name: str
     words: str
@@ -90,7 +90,8 @@ def even_scales(matrix: F32Array, moments: Moments, layout: Layout, group: int) 
 
 
 def nearest(matrix: F32Array, layout: Layout, group: int) -> Solved:
-    """Returns the nearest codes. The error of a calibrated method is compared with theirs."""
+    """Rounds each weight to its nearest code, without regard to inputs. Reports compare a calibrated method's error
+    with the error of these codes."""
     return round_matrix(np.asarray(matrix, np.float32), layout.rule, group)
 
 

@@ -1,8 +1,8 @@
 """Finds the matrices of a stage that are quantized, and those that stay in floats, with the reason.
 
 A product is a matrix that `linear` reads for all rows of a step, or one expert's matrix of a bank that `experts` reads.
-The checkpoint stores it as rows of whole tensors that nothing else reads. Products of the same input share the
-measurement of this input.
+It can be quantized only if the checkpoint stores it as one or more whole tensors that nothing else reads. Products of
+the same input share the measurement of this input.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ InputKey = tuple[Value | Weight, int, int]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product:
-    """A matrix that can be quantized. weight: the program's weight. tensors: name -> (rows, columns) of the tensors
-    that hold it. x: its input, or the value from which an expert's rows are taken. expert: the expert's index in the
-    bank; None for a matrix that all rows are multiplied by."""
+    """A matrix that can be quantized. weight: the program's weight that has the matrix. tensors: the checkpoint's
+    tensors that hold it, name -> (rows, columns). x: the value that it multiplies; an expert's matrix multiplies only
+    some rows of it. expert: the expert's index in the bank; None for a matrix that all rows are multiplied by."""
 
     weight: Weight
     tensors: Mapping[str, tuple[int, int]]
@@ -57,9 +57,8 @@ class StageProducts:
         return [tuple(products) for products in found.values()]
 
     def in_turn(self) -> list[list[tuple[Product, ...]]]:
-        """Returns the lists of products that are quantized one list after the other, in the order of the calls. A list
-        has all products of one weight, such as the experts of a bank. Inside a list, products with the same input form
-        one tuple."""
+        """Divides the products into lists, one for each weight of the program, such as a bank of experts, in the order
+        of the calls. One list is quantized after the other. In a list, products with the same input form one tuple."""
         found: dict[Weight, list[tuple[Product, ...]]] = {}
         for same in self.by_input():
             found.setdefault(same[0].weight, []).append(same)

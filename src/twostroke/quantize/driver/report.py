@@ -108,7 +108,8 @@ def make_report(
 def plain_report(
     source: Path, target: str, quantized: Quantized, texts: CalibrationText, compared: ModelComparison | None
 ) -> Report:
-    """Makes a report without a comparison, or with one that was made elsewhere."""
+    """Makes a report from its parts, without running a model. compared: the quantized model's divergence from the
+    original, if it was measured; else None."""
     sizes = _weight_bytes(source), _weight_bytes(quantized.folder)
     return Report(target, quantized, sizes, texts.used.size, texts.held_out.size, compared)
 

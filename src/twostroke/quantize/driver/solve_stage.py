@@ -143,8 +143,9 @@ def _solve(
     group: int,
     found: SolvedStage,
 ) -> None:
-    """Quantizes the products of one input as one matrix, and adds the result to `found`. Their rows do not affect each
-    other, and results that depend on the inputs alone are computed once."""
+    """Quantizes all products with the same input (`same`), stacked as one matrix, so that results that depend on the
+    inputs alone are computed once. moments: the measurement of this input. group: the group size. The codes and errors
+    are added to `found`."""
     names = [name for product in same for name in product.tensors]
     originals = [tensor_values(checkpoint, name) for name in names]
     matrices = [found.scaled(name, each) for name, each in zip(names, originals, strict=True)]
@@ -179,8 +180,8 @@ def scale_stage(
     group: int,
     found: SolvedStage,
 ) -> None:
-    """Chooses scales (AWQ, SmoothQuant) for every input of products that can be divided by them, and adds the changed
-    tensors to `found`."""
+    """Chooses scales (AWQ, SmoothQuant) for the inputs of the stage's products, where a tensor before the products can
+    be divided by them instead. The changed tensors are added to `found`."""
     folds = find_folds(staged.stages[index], products, tensor_users(staged.model.plain))
     together = [same for same in products.by_input() if same[0].input_key in folds]
     if not together or method.scales is None:

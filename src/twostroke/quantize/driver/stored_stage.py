@@ -42,8 +42,8 @@ class StoredStage:
     group: int
 
     def tensors(self, index: int, solved: SolvedStage, written: Mapping[str, str]) -> dict[str, TensorToWrite]:
-        """Returns the tensors for the file of a stage, by names on the disk. written: the tensors in earlier files,
-        which are not copied again."""
+        """Returns the tensors to write for a stage, by their names in the file: codes and scales of quantized matrices,
+        changed tensors, and copies of the others. written: the names in earlier files, which are not copied again."""
         found: dict[str, TensorToWrite] = {}
         for name in self._read_by(index):
             disk, module = self.on_disk(name), name.removesuffix(WEIGHT)
@@ -72,7 +72,8 @@ class StoredStage:
             opened.close()
 
     def weights(self, index: int, file: Path) -> ModelWeights:
-        """Returns the weights of a stage, read from its finished file. Raises CorruptModel."""
+        """Loads the weights of stage `index`: tensors in its quantized `file` replace those of the original checkpoint.
+        Raises CorruptModel."""
         opened = SafetensorsFile.open(file)
         try:
             plain = {name: SafetensorsTensor(opened, name) for name in opened.tensors}
@@ -113,8 +114,8 @@ class StoredStage:
         return list(dict.fromkeys(names))
 
     def _changed(self, name: str, values: F32Array) -> TensorToWrite:
-        """Returns a changed tensor in bfloat16 where the original is in bfloat16 and no digit is lost, otherwise in
-        float32."""
+        """Returns a vector that was divided by scales, as a tensor to write. It is bfloat16 if the original is and the
+        new values are exact in bfloat16, otherwise float32."""
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
         if self.source.checkpoint.info(name).dtype != "BF16" or (bits & np.uint32(0xFFFF)).any():
             return TensorToWrite.of(values)

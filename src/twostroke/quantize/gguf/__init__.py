@@ -1,1 +1,1 @@
-"""Writes GGUF files, which llama.cpp reads too. There is no calibration, so the engine does not run."""
+"""Writes GGUF files, which llama.cpp reads too. Weights are rounded without calibration: the model is never run."""

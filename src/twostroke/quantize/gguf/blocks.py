@@ -1,15 +1,15 @@
-"""Makes blocks of ggml from numbers. The searches of scales are like those of llama.cpp's quantizers without an
-importance matrix.
+"""Rounds float32 numbers to blocks of ggml's quantized types. The searches of scales are like those of llama.cpp's
+quantizers without an importance matrix.
 
     BF16  1             the upper 16 bits of a float32, rounded
     Q4_0  32 elements   d float16; value d (q - 8); byte j: element j low, j + 16 high
     Q5_0  32            d float16, the fifth bits of all codes, their low 4 bits as Q4_0; value d (q - 16)
     Q8_0  32            d float16; value d q, int8
-    Q4_K  256           d, dmin float16, 8 scales and 8 minima of 6 bits; value d s q - dmin m; 32 wide
-    Q6_K  256           4 low bits, 2 high bits, 16 scales int8, d float16; value d s (q - 32); 16 wide
+    Q4_K  256           d, dmin float16, 8 scales and 8 minima of 6 bits; value d s q - dmin m; s, m for 32 elements
+    Q6_K  256           4 low bits, 2 high bits, 16 scales int8, d float16; value d s (q - 32); s for 16 elements
 
-The layouts are those of ggml-common.h of llama.cpp. The searches follow the papers' least squares: for codes q the best
-scale (and minimum) of a block has a closed form. Codes of a few slightly different scales are tried.
+The layouts are those of ggml-common.h of llama.cpp. A search tries codes of a few slightly different scales. For given
+codes, least squares gives the best scale (and minimum) in closed form.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from twostroke.quantize.mathematics.solved import U8Array
 
 TINY = np.float32(1e-30)
 OPEN_STEPS = tuple(np.float32(step) for step in np.linspace(-0.9, 1.0, 20))
-"""Numbers that are added to the largest code: each sum is tried as the number of steps of a block's range."""
+"""The search divides a block's range into (largest code + one of these numbers) steps, for each number in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenBlock:
-    """A type of blocks. number: the type's number in the file. elements, num_bytes: the size of a block. encode:
+    """A block type of ggml. number: the type's number in the file. elements, num_bytes: the size of a block. encode:
     (blocks, elements) -> (blocks, num_bytes)."""
 
     name: str
@@ -70,8 +70,9 @@ def _over(values: F32Array, steps: F32Array) -> F32Array:
 
 
 def _signed_steps(blocks: F32Array, low: int, high: int) -> F32Array:
-    """Returns for (..., n) the steps (...,) whose codes in [low, high] have the least error. A step is negative where
-    the largest value is positive, so that this value lies at `low`, the longer side."""
+    """Returns for (..., n) the step sizes (...,) whose codes in [low, high] have the least squared error. A step size
+    is negative where the number of largest magnitude is positive, because that number gets the code `low`, and -low >
+    high."""
     extreme = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=-1)[..., None], axis=-1)[..., 0]
     best_steps = _over(extreme, np.float32(low) + np.zeros_like(extreme))
     best = np.full(extreme.shape, -np.inf, np.float32)
@@ -119,21 +120,21 @@ def _weighted_error(blocks: F32Array, steps: F32Array, minima: F32Array, most: i
 
 
 def q8_0(blocks: F32Array) -> U8Array:
-    """Returns the bytes of Q8_0 blocks; see the module."""
+    """Rounds (blocks, 32) numbers to Q8_0 and returns the bytes (blocks, 34)."""
     d, octets = _half(np.abs(blocks).max(axis=1) / np.float32(127))
     codes = np.clip(np.rint(_over(blocks, d[:, None])), -127, 127).astype(np.int8)
     return np.concatenate((octets, _octets(codes)), axis=1)
 
 
 def q4_0(blocks: F32Array) -> U8Array:
-    """Returns the bytes of Q4_0 blocks; see the module."""
+    """Rounds (blocks, 32) numbers to Q4_0, with searched scales, and returns the bytes (blocks, 18)."""
     d, octets = _half(_signed_steps(blocks, -8, 7))
     codes = (np.clip(np.rint(_over(blocks, d[:, None])), -8, 7) + 8).astype(np.uint8)
     return np.concatenate((octets, codes[:, :16] | codes[:, 16:] << np.uint8(4)), axis=1)
 
 
 def q5_0(blocks: F32Array) -> U8Array:
-    """Returns the bytes of Q5_0 blocks; see the module."""
+    """Rounds (blocks, 32) numbers to Q5_0, with searched scales, and returns the bytes (blocks, 22)."""
     d, octets = _half(_signed_steps(blocks, -16, 15))
     codes = (np.clip(np.rint(_over(blocks, d[:, None])), -16, 15) + 16).astype(np.uint8)
     low = (codes[:, :16] & np.uint8(15)) | codes[:, 16:] << np.uint8(4)
@@ -142,7 +143,7 @@ def q5_0(blocks: F32Array) -> U8Array:
 
 
 def q4_k(blocks: F32Array) -> U8Array:
-    """Returns the bytes of Q4_K blocks; see the module."""
+    """Rounds (blocks, 256) numbers to Q4_K, with searched scales and minima, and returns the bytes (blocks, 144)."""
     parts = blocks.reshape(-1, 8, 32)
     steps, minima = _steps_and_minima(parts, 15)
     d, d_octets = _half(steps.max(axis=1) / np.float32(63))
@@ -161,7 +162,7 @@ def q4_k(blocks: F32Array) -> U8Array:
 
 
 def q6_k(blocks: F32Array) -> U8Array:
-    """Returns the bytes of Q6_K blocks; see the module."""
+    """Rounds (blocks, 256) numbers to Q6_K, with searched scales, and returns the bytes (blocks, 210)."""
     parts = blocks.reshape(-1, 16, 16)
     steps = _signed_steps(parts, -32, 31)
     extreme = np.take_along_axis(steps, np.abs(steps).argmax(axis=1)[:, None], axis=1)[:, 0]
@@ -178,12 +179,13 @@ def q6_k(blocks: F32Array) -> U8Array:
 
 
 def bf16(blocks: F32Array) -> U8Array:
-    """Returns the bytes of BF16 blocks; see the module."""
+    """Rounds numbers to bfloat16 and returns the bytes, in the form of the other types' functions. A block is one
+    number."""
     return _octets(f32_to_bf16(blocks))
 
 
 def f32(blocks: F32Array) -> U8Array:
-    """Returns the blocks' bytes, unchanged."""
+    """Returns the float32 numbers as bytes, unchanged, in the form of the other types' functions."""
     return _octets(blocks)
 
 

@@ -1,5 +1,6 @@
-"""Makes keys from tokenizer.json: those of encoders' tokenizers, and those of the special tokens around a text. `said`
-is the content of tokenizer.json, `vocab_size` the number of tokens that the model has rows for."""
+"""Makes the tokenizer keys of a GGUF file from tokenizer.json: for encoders' tokenizers (WordPiece, Unigram), and for
+the special tokens before and after a text. `said` is the content of tokenizer.json, `vocab_size` the number of tokens
+that the model has rows for."""
 
 from __future__ import annotations
 
@@ -31,9 +32,9 @@ def refused(why: str) -> UnsupportedModel:
 
 
 def listed(vocab: Mapping[str, int], said: Mapping[str, Any], vocab_size: int) -> Lists:
-    """Returns the texts and types of all ids; ids that have no token are unused. Tokens for which the model has no row
-    are left out. For example, Gemma 3 1B has none for the token of an image, which its tokenizer shares with larger
-    models."""
+    """Returns the text and the GGUF token type of each id below `vocab_size`. Ids without a token get the type UNUSED.
+    Tokens for which the model has no row are left out. For example, Gemma 3 1B has none for the token of an image,
+    which its tokenizer shares with larger models."""
     tokens = [f"[PAD{index}]" for index in range(vocab_size)]
     types = [UNUSED] * vocab_size
     found = [(text, index, NORMAL) for text, index in vocab.items()]
@@ -46,7 +47,7 @@ def listed(vocab: Mapping[str, int], said: Mapping[str, Any], vocab_size: int) -
 
 
 def wordpiece_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
-    """Returns the keys of a WordPiece tokenizer, in the form described in encoder_tokenizers.py. Raises
+    """Returns the GGUF keys of a WordPiece tokenizer (BERT's). said: the content of tokenizer.json. Raises
     UnsupportedModel."""
     model, normal = said["model"], said.get("normalizer") or {}
     pre = (said.get("pre_tokenizer") or {}).get("type")
@@ -74,12 +75,13 @@ def wordpiece_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyVal
 
 
 def inside(text: str) -> bool:
-    """Returns whether a piece continues a word."""
+    """Returns whether a WordPiece token continues a word: its text begins with ##."""
     return text.startswith(CONTINUES)
 
 
 def unigram_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
-    """Returns the keys of a Unigram tokenizer, as XLM-RoBERTa has it. Raises UnsupportedModel."""
+    """Returns the GGUF keys of a Unigram tokenizer, such as XLM-RoBERTa's. said: the content of tokenizer.json. Raises
+    UnsupportedModel."""
     model, normal = said["model"], said.get("normalizer")
     if normal is not None and normal.get("type") != "Precompiled":
         raise refused("A Unigram tokenizer must have the normalizer Precompiled, or none.")
@@ -108,8 +110,9 @@ def unigram_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue
 
 
 def frame_keys(said: Mapping[str, Any], end: KeyValue | None) -> dict[str, KeyValue]:
-    """Returns the keys for the special tokens before and after a text. end: the id that ends an answer. Where another
-    token stands after texts, `end` is kept as the end of a turn."""
+    """Returns the GGUF keys for the special tokens before and after a text. said: the content of tokenizer.json. end:
+    the id that ends an answer. If the token after a text is another one, that one becomes eos_token_id and `end`
+    becomes eot_token_id."""
     first, last, twice = _marks(said)
     keys: dict[str, KeyValue] = {PREFIX + "add_bos_token": first is not None}
     if first is not None:
@@ -122,7 +125,8 @@ def frame_keys(said: Mapping[str, Any], end: KeyValue | None) -> dict[str, KeyVa
 
 
 def _marks(said: Mapping[str, Any]) -> tuple[int | None, int | None, bool]:
-    """Returns (id before a text, id after a text, whether the latter stands twice between a pair of texts)."""
+    """Returns the id of the special token before a text (BOS or CLS), that of the token after it (EOS or SEP), and
+    whether the latter stands twice between the two texts of a pair, as in RoBERTa."""
     after = said.get("post_processor") or {}
     for each in after.get("processors", [after]) if isinstance(after, dict) else ():
         kind = each.get("type")

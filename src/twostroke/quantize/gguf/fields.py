@@ -1,5 +1,5 @@
-"""Reads fields of config.json under each of their names, and defines the form of a function that writes a family's
-keys."""
+"""Reads fields of config.json that have different names in different model families. `Own` is the type of the functions
+that return the GGUF keys of one family."""
 
 from __future__ import annotations
 

@@ -41,9 +41,10 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
     from the embeddings, that head is used.
 
     kept: the folder that stores, for each checkpoint, whether it holds such a head; None compares the tensors each
-    time. asked: the form to serve the model in; None for the form that it was made for. apart: see `read_model`. Raises
-    CorruptModel or UnsupportedModel where config.json is broken or not supported. Missing or broken weights are found
-    only when they are loaded.
+    time. asked: whether the model is served for logits, embeddings or scores; None for what it was made for. apart:
+    whether each expert has a tensor of its own; None where the config decides it. Raises CorruptModel or
+    UnsupportedModel where config.json is broken or not supported. Missing or broken weights are found only when they
+    are loaded.
     """
     config = read_object(folder / "config.json")
     if (folder / NAME_FILE).is_file():

@@ -113,8 +113,8 @@ def _heads(config: Config, family: Family) -> dict[str, KeyValue]:
 
 
 def _scaled(rope: Mapping[str, Any], config: Config) -> dict[str, KeyValue]:
-    """Returns the keys of rotations that are scaled by a rule. Scaling by divisors is in `rotation_divisors`. The check
-    of the file that is read back refuses other rules."""
+    """Returns the GGUF keys for RoPE scaling of the types yarn and linear, and none for other types, which
+    `rotation_divisors` writes or refuses."""
     kind = rope.get("rope_type", rope.get("type"))
     if kind not in ("yarn", "linear"):
         return {}

@@ -23,7 +23,8 @@ def _shared(config: Config) -> dict[str, Any]:
 
 
 def gemma3n(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Gemma 3n: streams, sparse activations, a width for each layer."""
+    """Returns the GGUF keys that Gemma 3n needs: the feed-forward width and the activation sparsity of each layer, and
+    the keys of its sliding windows."""
     layers = int(config["num_hidden_layers"])
     widths, shares = config["intermediate_size"], config.get("activation_sparsity_pattern") or [0.0] * layers
     return {

@@ -1,8 +1,8 @@
 """Keys of GGUF files that only single families have, and that the reader's tables do not describe. They are the inverse
 of what the family's reader (`more`) computes.
 
-A key that is missing here makes the file read as another model. The check of the file that is read back then refuses
-it.
+If this module lacks a key that a family needs, the written file describes another model. The file is read back after it
+is written, and is then refused.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def _falcon(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _whole_heads(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the key for the width of the feed-forward block, taken from the shape of its matrix ffn_up. The keys
-    for sizes of heads are None, so they are not written: files of Falcon, BLOOM and MPT do not have them."""
+    """Returns the feed-forward width, taken from the shape of the matrix ffn_up, and None for the sizes of heads. A key
+    with the value None is not written, because files of Falcon, BLOOM and MPT do not have it."""
     width = next(shape[0] for name, shape in names.items() if name.endswith("ffn_up.weight"))
     absent = dict.fromkeys(("attention.key_length", "attention.value_length", "rope.dimension_count"))
     return {**absent, "feed_forward_length": width}

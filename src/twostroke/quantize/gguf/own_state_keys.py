@@ -9,7 +9,7 @@ from twostroke.weights.gguf.families.family import Config
 
 
 def states(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of a model whose layers are all Mamba 1, or all Mamba 2."""
+    """Returns the GGUF keys that a model needs whose layers are all Mamba 1, or all Mamba 2."""
     inner = int(config.get("intermediate_size") or config["expand"] * config["hidden_size"])
     inner = int(config["num_heads"] * config["head_dim"]) if "num_heads" in config else inner
     return {
@@ -40,7 +40,8 @@ def jamba(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _of_attending(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the number of KV heads layer by layer, 0 for layers without attention."""
+    """Returns the GGUF key that lists the number of KV heads of each layer; the number is 0 for layers without
+    attention."""
     kv = int(config.get("num_key_value_heads") or config["num_attention_heads"])
     layers = range(int(config["num_hidden_layers"]))
     return {"attention.head_count_kv": [kv if f"blk.{index}.attn_q.weight" in names else 0 for index in layers]}

@@ -57,7 +57,7 @@ class RowsLayout:
     order: Order = Order.FIXED
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
-        """Returns the columns: one group for each row, whatever was asked for."""
+        """Returns `columns`, because each row is one group, whatever group size was asked for."""
         return columns
 
     def arrays(self, solved: Solved) -> Arrays:

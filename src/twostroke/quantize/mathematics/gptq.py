@@ -29,7 +29,8 @@ BLOCK = 128
 
 
 class Order(enum.Enum):
-    """The rule for which columns share a grid. See the module."""
+    """Which columns share a scale and a zero point. FIXED: neighbouring columns. MOVED: columns that are rounded one
+    after the other, which are those with the largest inputs first."""
 
     FIXED = "fixed"
     MOVED = "moved"
@@ -37,8 +38,9 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GptqRule:
-    """How a matrix is rounded. grid: the rule of its grids. group: the number of columns of a group. order: the order
-    of groups. damping: this share of the mean of the moments' diagonal is added to the diagonal."""
+    """How GPTQ rounds a matrix. grid: how the scale and the zero point of a group are found. group: the number of
+    columns that share them. order: which columns form a group. damping: this share of the mean of the moments' diagonal
+    is added to the diagonal."""
 
     grid: GridRule
     group: int

@@ -65,8 +65,8 @@ class Embedder:
         return Prompt(tuple(ids), NO_OUTPUT, pooling=PooledRows(self.pooling, self._skipped(before)))
 
     def vector(self, prompt: Prompt, rows_sum: bytes, options: VectorOptions) -> NDArray[np.float32]:
-        """Returns the vector of a prompt, float32. Raises InvalidRequest for a number of dimensions that the vector
-        does not have."""
+        """Returns the embedding of a prompt, float32. rows_sum: the sum of the model's output rows for the prompt,
+        float64 numbers as bytes. Raises InvalidRequest for a number of dimensions that the embedding does not have."""
         total = np.frombuffer(rows_sum)
         if prompt.pooling is not None:
             total = total / prompt.pooling.divisor(len(prompt.token_ids))
@@ -94,8 +94,8 @@ class Embedder:
         return tuple(whole_numbers("input", ids))[: options.most_tokens]
 
     def _before(self, options: EmbeddingOptions) -> str:
-        """Returns the prompt that stands before the text. Raises InvalidRequest for a name that the model does not
-        have."""
+        """Returns the instruction ("prompt" in Sentence Transformers) that is put before a text. Raises InvalidRequest
+        for a prompt_name that the model does not have."""
         name = self.files.default_prompt if options.prompt_name is None else options.prompt_name
         if not name:
             return ""

@@ -81,7 +81,7 @@ def read_sentence_files(folder: Path) -> SentenceFiles:
 
 
 def _fields(path: Path) -> Fields:
-    """Reads the fields of a file. An absent file has none."""
+    """Reads the fields of a JSON file. A file that does not exist has none."""
     return Fields(read_object(path) if path.is_file() else {}, path.name)
 
 

@@ -39,9 +39,9 @@ def medusa_memory(made: MedusaProgram, weights: ModelWeights, device: DeviceMemo
 
 
 class MedusaHeads:
-    """Makes guesses with Medusa heads: head k guesses the token k + 1 positions after the next one. Satisfies
-    `speculate.heads.GuessingHeads`. forward: runs the heads' program, whose inputs are in `memory`. hidden: the hidden
-    states that the model has made."""
+    """Makes guesses with a model's Medusa heads, one token for each head. Satisfies `speculate.heads.GuessingHeads`.
+    forward: runs the heads' program, whose inputs are in `memory`. hidden: the model's hidden states that the heads
+    read."""
 
     def __init__(
         self, made: MedusaProgram, forward: Forward, memory: StepMemory, hidden: LastRows, weigh: Weigh

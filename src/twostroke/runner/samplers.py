@@ -40,7 +40,7 @@ class StepSampler(Protocol):
         """Runs the model on the step's inputs. The result is passed to `choose`."""
 
     def choose(self, plan: Plan, found: Any) -> Sampled:
-        """Returns the sampled tokens. found: what `run` has returned for this plan. A fault in sampling one request
+        """Returns the sampled tokens. found: the result of `forward` for this plan. A fault in sampling one request
         ends only that request."""
 
     def score(self, rows: I32Array, token_ids: Sequence[int], num_top: int, sizes: StepSizes) -> list[TokenLogprob]:

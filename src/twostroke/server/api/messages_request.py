@@ -26,8 +26,8 @@ PREFIX = "msg_"
 
 
 class MessagesTool(msgspec.Struct, kw_only=True):
-    """A tool that the client runs. A tool of any other type than `custom` is one that the provider would run. function:
-    OpenAI's form, which some clients send here too."""
+    """A tool in Anthropic's form. The client runs tools without a type and those of the type `custom`. A tool of any
+    other type is hosted: Anthropic's server would run it. function: OpenAI's form, which some clients send here too."""
 
     name: str | None = None
     description: str | None = None
@@ -67,7 +67,7 @@ class CountRequest(msgspec.Struct, kw_only=True):
 
 @body_kind
 class MessagesRequest(CountRequest, kw_only=True):
-    """POST /v1/messages."""
+    """The body of POST /v1/messages, which asks for an answer to a conversation."""
 
     max_tokens: int
     stop_sequences: list[str] | None = None
@@ -102,7 +102,7 @@ _OWN_WORDS = {
     "response_format": "output_config.format",
     "reasoning_effort": "output_config.effort",
 }
-"""Maps the names of chat completions' fields to Anthropic's names."""
+"""Anthropic's names of fields, by their names in chat completions. An error about a field uses Anthropic's name."""
 
 
 def marks_of(request: CountRequest) -> Sequence[Mapping[str, Any]]:
@@ -191,8 +191,8 @@ def _check_depths(request: CountRequest, limit: int) -> None:
 
 
 def _refuse_unsupported(request: CountRequest) -> None:
-    """Raises InvalidRequest when the request asks for work on the conversation that the provider would do and this
-    server does not.
+    """Raises InvalidRequest for fields that this server does not support, such as edits of the conversation or MCP
+    servers.
 
     An edit that clears thoughts changes nothing: the template decides which thoughts of earlier turns a model sees.
     """

@@ -32,8 +32,9 @@ OF_ITEMS = {"object": "response.input_tokens"}
 
 
 class ResponseTool(msgspec.Struct, kw_only=True):
-    """A function or another tool, without the wrapper that chat completions put around it. format: the format of a
-    custom tool. function: the wrapper, which some clients send here too."""
+    """A function or another tool in the form of Responses, which has the tool's fields in the tool itself. format: the
+    format of a custom tool. function: the same fields as chat completions wrap them; some clients send this form
+    too."""
 
     type: str
     name: str | None = None
@@ -45,7 +46,8 @@ class ResponseTool(msgspec.Struct, kw_only=True):
 
 
 class TextOptions(msgspec.Struct, kw_only=True):
-    """The form of the answer."""
+    """What the text of an answer should be like. format: plain text, JSON or a JSON schema. verbosity: how detailed it
+    is."""
 
     format: dict[str, Any] | None = None
     verbosity: Any = None
@@ -186,7 +188,8 @@ def _truncated(chat: ChatRequest, request: ResponsesRequest, serving: Serving) -
 
 
 def _renamed(param: str, items: str | list[dict[str, Any]] | None) -> str | None:
-    """Returns the client's name of a field. An error in a message is reported for the last message."""
+    """Returns the client's name of a field, for an error that names it as chat completions does. items: the request's
+    `input`. A field of a message is reported for the last message in it."""
     name, bracket, rest = param.partition("[")
     if name != "messages" or not bracket or not isinstance(items, list):
         return _RENAMED.get(name, param or None)

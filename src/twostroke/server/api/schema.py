@@ -29,7 +29,8 @@ MAX_TOOLS = 1024
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 MAX_PRIORITY = 100
 REST = "Leave it out for all that the context has room for."
-"""The advice in the error for a limit on an answer's tokens that is too small."""
+"""The advice in an error about a limit on the answer's tokens that is too small: without the limit, an answer may use
+the whole rest of the context."""
 
 
 class StreamOptions(msgspec.Struct):

@@ -48,9 +48,10 @@ class CustomSpec(msgspec.Struct, kw_only=True):
 
 class AskedTool(msgspec.Struct, kw_only=True):
     """A tool of any kind, in the form of any API. Chat completions puts the fields of a tool into `function` or
-    `custom`. Responses and Anthropic put them here, and Anthropic calls the parameters `input_schema`.
+    `custom`. Responses and Anthropic put the same fields into the tool itself, and Anthropic calls the parameters
+    `input_schema`.
 
-    name: the tool's name. A tool that the provider would run may have one, too.
+    name: the tool's name. A hosted tool, such as web search, may have a name, too.
     """
 
     type: str = "function"
@@ -65,11 +66,9 @@ class AskedTool(msgspec.Struct, kw_only=True):
 
 
 class Tool(msgspec.Struct, kw_only=True):
-    """A function that the model may call. takes_text: True when it has one argument, a text, and its calls are sent as
-    text.
-
-    pattern: a regular expression that the text must fit.
-    """
+    """A tool of the request, as a function that the model may call. takes_text: True for a custom tool: its one
+    argument is a text, and the client gets its calls as text. pattern: a regular expression that this text must match;
+    None for any text."""
 
     function: FunctionSpec
     takes_text: bool = False
@@ -77,8 +76,8 @@ class Tool(msgspec.Struct, kw_only=True):
 
 
 class KeptTools(msgspec.Struct, kw_only=True):
-    """tools: the tools that the model may be offered. choice: the request's tool_choice, in the form that names
-    functions."""
+    """The result of `kept_tools`. tools: the tools of the request that the model may be offered. choice: the request's
+    tool_choice, in the form of chat completions."""
 
     tools: list[Tool]
     choice: str | dict[str, Any] | None
@@ -147,8 +146,8 @@ def text_schema(bounds: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _pattern(name: str, definition: str, syntax: Any, notes: Notes) -> str | None:
-    """Returns a regular expression that the tool's text must match; None when the text cannot be made to fit its
-    grammar."""
+    """Returns a regular expression for the text of a custom tool, made from the tool's grammar. Returns None, and adds
+    a note, where a grammar of this kind cannot be enforced."""
     if syntax == "regex":
         size_bytes = len(definition.encode(errors="surrogatepass"))
         if size_bytes > MAX_REGEX_BYTES:

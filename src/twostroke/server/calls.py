@@ -56,13 +56,13 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """prompts: one prompt for chat. n: completions of each prompt. echoes: text put before each completion of prompt i,
-    or None.
+    """One API request, ready for the engine. prompts: one prompt for chat. n: the number of completions of each prompt.
+    echoes: for each prompt, the text that is put before its completions; None for no text.
 
-    logprobs: see SamplingParams. grammar_field: the client's name for the grammar. asked: the request as its API's
+    logprobs: see SamplingParams. grammar_field: the client's name for the grammar. asked: the request, for APIs whose
     answers repeat it. ignored_fields: the fields of the request that have no meaning here. warnings: the changes that
-    were made in the request. model: the name that the client used. slot: the number of the call's last answer in
-    llama.cpp's API; None when it gets no number.
+    were made in the request. model: the name that the client used. slot: llama.cpp's id_slot, under which a client may
+    save the answer's tokens and pages later; None where it may not.
     """
 
     response_id: str

@@ -39,7 +39,8 @@ class RequestFacts:
 
 
 class Listener(Protocol):
-    """Called once for each request, at its end, on the event loop: it must be quick and raise nothing."""
+    """A function that gets the facts of each HTTP request when the request has ended. It is called on the event loop,
+    so it must be quick and raise nothing."""
 
     def __call__(self, facts: RequestFacts, /) -> None:
         """An HTTP request has ended."""

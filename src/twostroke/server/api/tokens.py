@@ -43,7 +43,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
 
 @body_kind
 class DetokenizeRequest(msgspec.Struct, kw_only=True):
-    """POST /detokenize."""
+    """The body of POST /detokenize, which asks for the text of some tokens."""
 
     tokens: list[int]
     model: str | None = None

@@ -33,7 +33,8 @@ class PdfLimits(Struct, frozen=True):
 
 
 class PdfText(Struct, frozen=True):
-    """empty: how many of the pages have no text, for example because they are pictures of text."""
+    """The text of a PDF file. pages: how many pages it has. empty: how many of them have no text, for example because
+    they are pictures of text."""
 
     text: str
     pages: int

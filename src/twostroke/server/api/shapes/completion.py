@@ -39,8 +39,8 @@ class CompletionShape(Envelope):
         return self.timed(delta, counts, [self.chunk([choice], counts) for choice in made])
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
-        """Returns the bytes of the event for a piece that only adds text, made from a template. Returns None when
-        `events` must be called."""
+        """Returns the bytes of the event for a piece that only adds text, made from a template. For any other piece it
+        returns None, and the caller calls `events`."""
         if not delta.text or delta.finish_reason is not None:
             return None
         template = self._templates.get(index)
@@ -92,8 +92,8 @@ class CompletionShape(Envelope):
         return made | {"finish_reason": delta.finish_reason}
 
     def _shown(self, delta: Delta) -> tuple[TokenLogprob, ...]:
-        """Returns the log probabilities to show. After a scored prompt every generated token is shown, an end token
-        too, because clients count from the end."""
+        """Returns the log probabilities of a piece that the client gets. If the prompt was scored, they include that of
+        an end token: such clients count log probabilities from the end, so none may be missing."""
         ends = self.call.scores_prompt and delta.end_logprob is not None
         return (*delta.logprobs, delta.end_logprob) if ends and delta.end_logprob else delta.logprobs
 

@@ -18,8 +18,8 @@ from twostroke.types.output import Delta
 
 
 class WholeShape(ABC):
-    """Answers that are never streamed: embeddings, ranks and scores. Satisfies Shape. rows: for each prompt, the sum of
-    the model's output vectors for it, as bytes."""
+    """The base of the Shapes whose answers are never streamed: embeddings, ranks and scores. rows: for each prompt, the
+    sum of the model's output rows, as float64 bytes. Vectors and scores are computed from it."""
 
     heartbeat = HEARTBEAT
     written = SSE

@@ -256,8 +256,8 @@ class KeptRows:
             self._keep(key, rows)
 
     def work(self, tile: ImageTile, most_s: float = inf, pace: EncodePace = AS_PREDICTED) -> bool:
-        """Computes pieces of a tile's encode: of the tile whose encode has begun, which may be another one, or else of
-        `tile`. At least one piece is computed. Together the pieces are predicted to take at most `most_s` seconds.
+        """Computes pieces of the encode that has begun, which may be another tile's. If none has begun, it begins that
+        of `tile`. At least one piece is computed. Together the pieces are predicted to take at most `most_s` seconds.
         pace: the ratio of real to predicted times. Returns whether `tile` is finished."""
         if tile.key in self._rows:
             self._finished.add(tile.key)

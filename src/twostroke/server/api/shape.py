@@ -233,8 +233,8 @@ class ChatTurn:
 
 
 class TurnShape:
-    """The base of the Shapes of Responses and Anthropic's Messages, whose answers have one choice each. It has those
-    methods of Shape that are the same for both."""
+    """The base of the Shapes of Responses and Anthropic's Messages, whose answers have one choice each: methods that
+    are the same for both. Satisfies a part of Shape."""
 
     heartbeat = HEARTBEAT
     written = SSE

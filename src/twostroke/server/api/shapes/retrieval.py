@@ -18,8 +18,8 @@ from twostroke.types.output import Delta
 
 
 class WholeShape(ABC):
-    """The base of the Shapes whose answers are never streamed: embeddings, ranks and scores. rows: for each prompt, the
-    sum of the model's output rows, as float64 bytes. Vectors and scores are computed from it."""
+    """The base of answers that are never streamed: embeddings, ranks and scores. Satisfies Shape. rows: for each
+    prompt, the sum of the model's output rows, as float64 bytes. Vectors and scores are computed from it."""
 
     heartbeat = HEARTBEAT
     written = SSE

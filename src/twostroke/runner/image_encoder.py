@@ -382,8 +382,8 @@ class ImageRows:
             self.kept.give_up(tile)
 
     def _rows_in(self, spans: Iterable[ImageSpan], start: int, end: int) -> Iterable[tuple[int, F32Array, int]]:
-        """Yields, for each tile with rows in positions [start, end), the first of these positions, the rows, and the
-        last position plus one that these rows see; 0 where they see as rows of text do."""
+        """Yields the image rows at positions [start, end), tile by tile: the first position, the rows, and the position
+        up to which these rows see. The last number is 0 where they see only earlier positions, as rows of text do."""
         for span in spans:
             begin, stop = max(span.first, start), min(span.end, end)
             if begin < stop:

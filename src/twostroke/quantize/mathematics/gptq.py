@@ -29,8 +29,8 @@ BLOCK = 128
 
 
 class Order(enum.Enum):
-    """Which columns share a scale and a zero point. FIXED: neighbouring columns. MOVED: columns that are rounded one
-    after the other, which are those with the largest inputs first."""
+    """Which columns share a scale and a zero point. FIXED: neighbouring columns. MOVED: columns that GPTQ rounds one
+    after the other; it begins with those that have the largest inputs."""
 
     FIXED = "fixed"
     MOVED = "moved"

@@ -17,8 +17,8 @@ from twostroke.types.sampling_params import SamplingParams
 from twostroke.types.spec.portable import ln, powers
 
 _MOST_SURPRISE = 60.0
-"""The largest limit of surprise, in bits, that leaves any token out. A token with a higher surprise has the weight
-0."""
+"""A limit of this many bits of surprise, or more, leaves no token out, because a token with a higher surprise has the
+weight 0 anyway."""
 ZIPF_TOKENS = 100
 """How many tokens' probabilities the first version looks at."""
 

@@ -86,8 +86,9 @@ class KeptValues:
 
 
 class KeptHead:
-    """Computes logits alone, from stored hidden states. Satisfies `Forward`. head: the program that makes logits.
-    roots: the values of the body that this program reads. first: the stored row that is row 0 of the step."""
+    """Computes logits from hidden states that were stored earlier, without the layers. Satisfies `Forward`. head: the
+    program that makes logits. roots: the values that this program reads. first: the index of the stored row that
+    becomes row 0 of the step."""
 
     def __init__(self, head: Forward, kept: KeptValues, roots: Sequence[Value]) -> None:
         self._head, self._kept, self._roots = head, kept, roots
@@ -106,8 +107,9 @@ class KeptHead:
 
 
 class SpanProgram(Struct, frozen=True, eq=False):
-    """A language model that is divided at its attentions. parts: see `span_parts`. bodies: each part as a program; a
-    part that is one attention is run as a single op instead. ops: has a method for each op, on arrays."""
+    """A language model that is divided at its attentions. parts: its parts in order, as `span_parts` makes them.
+    bodies: each part as a program; a part that is one attention is run as a single op instead. ops: has a method for
+    each op, on arrays."""
 
     parts: Sequence[SpanPart]
     bodies: Sequence[Forward]

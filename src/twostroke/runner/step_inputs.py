@@ -52,7 +52,8 @@ class StepRow(Protocol):
 
 
 def write_plan(plan: Plan, memory: StepMemory) -> StepSizes:
-    """Writes rows in plan order. The last rows of each sequence that samples are logit rows."""
+    """Writes the inputs of a plan's step into its memory, with rows in the plan's order. The last rows of each sequence
+    that samples are logit rows."""
     return write_sequences(plan.sequences, memory)
 
 

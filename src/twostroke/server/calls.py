@@ -29,11 +29,12 @@ class AnswerTurn:
     hides_thoughts: bool = False
 
     def new_reader(self) -> TurnReader:
-        """Returns a machine that reads one choice of a chat answer."""
+        """Returns a parser that divides the text of one choice of a chat answer into thoughts, text and tool calls."""
         return TurnReader(self.form, Tools(self.tools.schemas), self.rendered_end)
 
     def new_counting_reader(self) -> TurnReader | None:
-        """Returns a machine that separates thoughts from the rest, for counting; None when the model does not think."""
+        """Returns a parser that separates thoughts from the rest, for counting their tokens; None when the model does
+        not think."""
         return self.new_reader() if self.form.thinks else None
 
     def new_call_id(self, fresh: str, name: str, place: int) -> str:

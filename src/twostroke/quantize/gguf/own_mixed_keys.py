@@ -9,7 +9,7 @@ from twostroke.weights.gguf.families.family import Config
 
 
 def apertus(config: Config, _: Names) -> dict[str, Any]:
-    """Returns the numbers of the activation, layer by layer."""
+    """Returns the GGUF keys for the numbers of the activation xIELU, each a list over the layers."""
     return {f"xielu.{name}": [float(each) for each in numbers] for name, numbers in config["xielu"].items()}
 
 
@@ -20,7 +20,8 @@ def grok(config: Config, names: Names) -> dict[str, Any]:
 
 
 def kimi_linear(config: Config, names: Names) -> dict[str, Any]:
-    """Returns keys in addition to those of latent attention: the layers that have it, and the heads of the others."""
+    """Returns the GGUF keys that Kimi Linear needs in addition to those of latent attention: which layers have latent
+    attention, and those of its experts and linear layers."""
     layers = range(int(config["num_hidden_layers"]))
     linear = config.get("linear_attn_config") or {}
     renamed = {

@@ -22,12 +22,12 @@ def states(config: Config, names: Names) -> dict[str, Any]:
 
 
 def falcon_mamba(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Falcon Mamba: Mamba with norms."""
+    """Returns the GGUF keys that Falcon Mamba needs: Mamba with norms."""
     return {**states(config, names), "ssm.dt_b_c_rms": True}
 
 
 def jamba(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Jamba: Mamba and attention."""
+    """Returns the GGUF keys that Jamba needs: Mamba and attention."""
     return {
         **_of_attending(config, names),
         "ssm.inner_size": int(config.get("mamba_expand", 2) * config["hidden_size"]),
@@ -48,7 +48,7 @@ def _of_attending(config: Config, names: Names) -> dict[str, Any]:
 
 
 def granite_hybrid(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Granite 4: Mamba 2 and attention."""
+    """Returns the GGUF keys that Granite 4 needs: Mamba 2 and attention."""
     turns = config.get("position_embedding_type") == "rope"
     return {
         **_of_attending(config, names),
@@ -59,7 +59,7 @@ def granite_hybrid(config: Config, names: Names) -> dict[str, Any]:
 
 
 def lfm2(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of LFM2: short convolutions and attention."""
+    """Returns the GGUF keys that LFM2 needs: short convolutions and attention."""
     epsilon = float(config.get("norm_eps", 1e-5))
     return {
         **_of_attending(config, names),
@@ -69,12 +69,12 @@ def lfm2(config: Config, names: Names) -> dict[str, Any]:
 
 
 def lfm2moe(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of LFM2 with experts."""
+    """Returns the GGUF keys that LFM2 with experts needs."""
     return {**lfm2(config, names), "expert_gating_func": 2}
 
 
 def delta(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Qwen3-Next: the gated delta rule and attention."""
+    """Returns the GGUF keys that Qwen3-Next needs: the gated delta rule and attention."""
     dim = head_dim(config)
     share = config.get("partial_rotary_factor") or rope_of(config).get("partial_rotary_factor") or 0.25
     layers = range(int(config["num_hidden_layers"]))
@@ -88,6 +88,6 @@ def delta(config: Config, names: Names) -> dict[str, Any]:
 
 
 def delta_sections(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Qwen3.5: those of Qwen3-Next, and rotations in sections."""
+    """Returns the GGUF keys that Qwen3.5 needs: those of Qwen3-Next, and the sections of its rotary positions."""
     sections = rope_of(config).get("mrope_section") or [11, 11, 10]
     return {**delta(config, names), "rope.dimension_sections": [*map(int, sections), 0]}

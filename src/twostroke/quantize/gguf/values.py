@@ -54,8 +54,8 @@ def _moved(plan: StoredPlan, values: F32Array, order: I32Array | None, columns: 
 
 
 def _back(values: F32Array, order: I32Array | None) -> F32Array:
-    """Moves our rows to their places in the file. order: for each of our rows its row in the file; None where rows
-    stay."""
+    """Moves rows of the checkpoint to their places in the file. order: for each row of the checkpoint, its index in the
+    file; None where both have the same order."""
     if order is None:
         return values
     stored = np.empty_like(values)
@@ -64,8 +64,8 @@ def _back(values: F32Array, order: I32Array | None) -> F32Array:
 
 
 def _of_joined(plan: StoredPlan, config: Config, checkpoint: Checkpoint) -> Iterator[F32Array]:
-    """Yields the rows of a tensor of the file that is one part of a joined tensor of ours, such as q of a joined qkv. A
-    stack (matrices, rows, columns) of ours is read matrix by matrix."""
+    """Yields the rows of a tensor of the file that is one part of a joined tensor of the checkpoint, such as q of a
+    joined qkv. If the joined tensor is a stack (matrices, rows, columns), it is read matrix by matrix."""
     joined = plan.joined
     if joined is None:
         raise ValueError(f"{plan.name} is no piece")

@@ -21,7 +21,7 @@ from twostroke.weights.json_file import read_object
 
 
 def vocabulary_keys(folder: Path, config: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
-    """Returns the keys of a folder's vocabulary. Raises UnsupportedModel."""
+    """Returns the GGUF keys of the tokenizer in a model's folder. Raises UnsupportedModel."""
     said = tokenizer_members(folder)
     kind = _kind(said)
     if kind not in MAKERS:

@@ -238,8 +238,9 @@ def mixed_type(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> Wr
 
 
 def has_more_bits(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> bool:
-    """Returns True for the head. In Q4_K_M, it also returns True for matrices that make V or end a feed-forward block,
-    in the first and last eighth of the layers and every third layer between. layers, is_tied: see `mixed_type`."""
+    """Returns True for a matrix that gets the mix's finer type: the head. In Q4_K_M, also some matrices that make V or
+    end a feed-forward block: in the first and last eighth of the layers, and in every third layer between. layers,
+    is_tied: see `mixed_type`."""
     if mix.name == "Q4_K_M" and plan.stem in ("attn_v", "ffn_down", "ffn_down_exps"):
         eighth = layers // 8
         return plan.layer < eighth or plan.layer >= 7 * layers // 8 or (plan.layer - eighth) % 3 == 2

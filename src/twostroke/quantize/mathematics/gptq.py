@@ -111,7 +111,8 @@ def _solved(codes: F32Array, grids: list[Grid], order: I32Array, rule: GptqRule)
 
 
 def _fixed_grids(matrix: F32Array, hessian: F32Array, rule: GptqRule) -> list[Grid]:
-    """Returns the grids of groups of adjacent columns. Errors of columns with large inputs weigh more."""
+    """Returns the scales and zero points of groups of adjacent columns. Errors of columns with large inputs weigh
+    more."""
     importance = np.diag(hessian)
     steps = range(0, matrix.shape[1], rule.group)
     return [find_grid(matrix[:, at : at + rule.group], rule.grid, importance[at : at + rule.group]) for at in steps]

@@ -21,9 +21,10 @@ NO_OUTPUT = SamplingParams(temperature=0.0, max_tokens=0)
 
 
 class EmbeddingOptions(Struct, frozen=True):
-    """How a text becomes a prompt. prompt_name: the name of the model's prompt that stands before the text; None for
-    its default, if it has one. most_tokens: the length to which longer texts are cut, special tokens included; with
-    None they are refused. trusted: whether control tokens in the text count as control tokens."""
+    """How a text becomes a prompt. prompt_name: the name of the instruction ("prompt" in Sentence Transformers) that is
+    put before the text; None for the model's default, if it has one. most_tokens: the length to which longer texts are
+    cut, special tokens included; with None they are refused. trusted: whether control tokens in the text count as
+    control tokens."""
 
     prompt_name: str | None = None
     most_tokens: int | None = None
@@ -34,7 +35,7 @@ AS_IS = EmbeddingOptions()
 
 
 class VectorOptions(Struct, frozen=True):
-    """What is returned of a vector. dimensions: how many of the vector's first numbers are kept; None for all.
+    """The form in which an embedding is returned. dimensions: how many of its first numbers are kept; None for all.
     normalized: whether the kept numbers are then scaled to length 1."""
 
     dimensions: int | None = None

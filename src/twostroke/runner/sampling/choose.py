@@ -116,10 +116,8 @@ def share_below(share: float, total: int) -> np.uint64:
 
 
 def drawn(weights: WeightArray, draw: int) -> int:
-    """Returns the first index at which the cumulative weight exceeds draw / 2^53 of the total. Its weight is never 0.
-
-    Sums of whole blocks are added first, and then the weights of one block.
-    """
+    """Samples an index: the first one at which the cumulative weight exceeds draw / 2^53 of the total. The weight at
+    this index is never 0. Sums of whole blocks are added first, and then the weights of one block."""
     whole = len(weights) // _BLOCK * _BLOCK
     blocks = np.append(weights[:whole].reshape(-1, _BLOCK).sum(axis=1), weights[whole:].sum())
     sums = np.cumsum(blocks)

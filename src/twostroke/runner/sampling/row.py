@@ -115,7 +115,7 @@ class SamplerRow:
         return exponents(self.logits[places], float(self.logits.max()), self.temperature)
 
     def mean_exponent(self) -> float:
-        """Returns the expected value, over the candidates, of the binary logarithm of a probability's ratio to the
+        """Returns the mean, weighted by probability, of the candidates' exponents: log2 of a probability divided by the
         largest one. It is computed from sums of whole numbers, which are the same on every machine."""
         found = self._weigh.exponent_sum(self.logits, self.weights, self.temperature)
         return -(found / (self.total * FIXED))

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class GrammarFields(Protocol):
-    """The fields of a request that this module reads."""
+    """The fields of a request that ask for a grammar of the answer."""
 
     response_format: Any
     grammar: Any
@@ -39,8 +39,8 @@ class GrammarFields(Protocol):
 
 
 class AskedGrammar(Struct, frozen=True):
-    """The grammar that a request asks for, and the field that asks for it. not_held: describes the parts of the request
-    that a grammar cannot enforce."""
+    """The grammar that a request asks for. field: the client's name of the field that asks for it. not_held: describes
+    the parts of the request that a grammar cannot enforce."""
 
     grammar: Grammar | None = None
     field: str = "grammar"

@@ -38,7 +38,7 @@ class MessagesTool(msgspec.Struct, kw_only=True):
 
 
 class Message(msgspec.Struct, kw_only=True):
-    """One turn. content: text, or blocks (history/blocks.py)."""
+    """One message of a conversation. content: text, or blocks (history/blocks.py)."""
 
     role: str
     content: Any = None
@@ -46,7 +46,8 @@ class Message(msgspec.Struct, kw_only=True):
 
 @body_kind
 class CountRequest(msgspec.Struct, kw_only=True):
-    """POST /v1/messages/count_tokens. Every optional field may be null; fields that are only hints are ignored."""
+    """The body of POST /v1/messages/count_tokens: a conversation whose tokens are counted. Every optional field may be
+    null; fields that are only hints are ignored."""
 
     model: str | None = None
     messages: list[Message]
@@ -82,7 +83,8 @@ class MessagesRequest(CountRequest, kw_only=True):
 
 
 def messages_call(body: bytes, serving: Serving) -> Call:
-    """Returns the call of a messages request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of POST /v1/messages. Returns its prompt for the engine, and how it is to be answered. Raises
+    InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request, notes = decode(body, MessagesRequest), Notes()
     require_tokens(request.max_tokens, 1, "max_tokens")
     chat, prefill = _chat_of(request, serving, notes)

@@ -75,8 +75,8 @@ def with_wish(
 
 
 def _wish_in(said: Mapping[str, Any], template: ChatTemplate) -> Wish | None:
-    """Returns the wish about thinking that a client expresses with variables of another model's template. Returns None
-    when there is no such wish."""
+    """Returns how much the model should think, as a client tells it with variables of another model's template. Returns
+    None when the variables do not tell it. said: the template variables that the request gives."""
     wish = Wish()
     foreign = {name: said[name] for name in _foreign(said, template)}
     for name, (_, off) in VALUES.items():

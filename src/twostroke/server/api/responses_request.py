@@ -55,8 +55,8 @@ class TextOptions(msgspec.Struct, kw_only=True):
 
 @body_kind
 class ResponsesRequest(AskedSamplers, kw_only=True):
-    """Every optional field may be null. Fields that are only hints (metadata, user ...) are accepted and repeated in
-    the answer."""
+    """The body of POST /v1/responses. Every optional field may be null. Fields that are only hints (metadata, user ...)
+    are accepted and repeated in the answer."""
 
     model: str | None = None
     input: str | list[dict[str, Any]] | None = None
@@ -108,7 +108,8 @@ _SAME = (
 
 
 def responses_call(body: bytes, serving: Serving) -> Call:
-    """Returns the call of a Responses request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of POST /v1/responses. Returns its prompt for the engine, and how it is to be answered. Raises
+    InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request, notes = decode(body, ResponsesRequest), Notes()
     _check(request, serving.caps.json_depth)
     if serving.stored is None or request.store is False:
@@ -129,8 +130,8 @@ def responses_call(body: bytes, serving: Serving) -> Call:
 
 
 def input_tokens(body: bytes, serving: Serving) -> tuple[int, tuple[str, ...]]:
-    """POST /v1/responses/input_tokens. Returns the number of tokens of the prompt that these items make, and the notes
-    of what was changed in them. Raises InvalidRequest, HttpProblem."""
+    """Reads the body of POST /v1/responses/input_tokens. Returns the number of tokens of the prompt that these items
+    make, and the notes of what was changed in them. Raises InvalidRequest, HttpProblem."""
     request, notes = decode(body, ResponsesRequest), Notes()
     _check(request, serving.caps.json_depth)
     for name in ("previous_response_id", "conversation"):
@@ -225,7 +226,8 @@ def _check(request: ResponsesRequest, depth_limit: int) -> None:
 
 
 def _check_nothing_kept(request: ResponsesRequest, serving: Serving) -> None:
-    """Raises InvalidRequest for fields that need a kept response when none is kept."""
+    """Raises InvalidRequest for a field that needs stored responses. Called for a request whose response is not
+    stored."""
     for name in ("previous_response_id", "background", "conversation"):
         if getattr(request, name) not in (None, False):
             raise InvalidRequest(

@@ -51,7 +51,8 @@ class TextRequest(msgspec.Struct, kw_only=True):
 
 @body_kind
 class EmbeddingRequest(TextRequest, kw_only=True):
-    """POST /v1/embeddings. input: a text, texts, token ids, or lists of token ids."""
+    """The body of POST /v1/embeddings, which asks for vectors. input: a text, texts, token ids, or lists of token
+    ids."""
 
     input: str | list[str | int | list[int]]
     encoding_format: Literal["float", "base64"] | None = None
@@ -79,8 +80,8 @@ class RankedDocument(msgspec.Struct, kw_only=True):
 
 @body_kind
 class RerankRequest(TextRequest, kw_only=True):
-    """POST /v1/rerank. top_n: how many of the best documents are in the answer. max_tokens_per_doc: each document is
-    cut to this number of tokens."""
+    """The body of POST /v1/rerank, which asks how relevant documents are for a query. top_n: how many of the best
+    documents are in the answer. max_tokens_per_doc: each document is cut to this number of tokens."""
 
     query: str
     documents: list[str | RankedDocument]

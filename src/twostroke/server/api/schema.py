@@ -106,7 +106,7 @@ class GenerationRequest(AskedSamplers, kw_only=True):
 
 @body_kind
 class ChatRequest(GenerationRequest, kw_only=True):
-    """POST /v1/chat/completions. The chat template renderer checks `messages`."""
+    """The body of POST /v1/chat/completions. `messages` are checked later, when the chat template is rendered."""
 
     messages: list[dict[str, Any]] = []
     max_completion_tokens: int | None = None
@@ -149,7 +149,7 @@ class MediaPrompt(msgspec.Struct):
 
 @body_kind
 class CompletionRequest(GenerationRequest, kw_only=True):
-    """POST /v1/completions. prompt: a text, texts, token ids, lists of token ids, or a text with images."""
+    """The body of POST /v1/completions. prompt: a text, texts, token ids, lists of token ids, or a text with images."""
 
     prompt: str | list[str | int | list[int]] | MediaPrompt
     logprobs: int | None = None

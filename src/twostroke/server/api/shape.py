@@ -217,9 +217,9 @@ class ChatTurn:
         return True
 
     def _belongs(self, piece: Piece) -> bool:
-        """Returns False for a piece that the client does not get: reasoning that is hidden, or a second tool call where
-        only one is allowed. Where the answer must consist of tool calls, a text is an unfinished tool call, and is left
-        out too."""
+        """Returns whether the client gets a piece. It does not get hidden reasoning, nor a second tool call where only
+        one is allowed. Where the answer must consist of tool calls, a text is an unfinished tool call, and is left out
+        too."""
         if self._calls_only and isinstance(piece, Said):
             return False
         if isinstance(piece, Thought) and self._call.turn.hides_thoughts:

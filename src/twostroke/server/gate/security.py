@@ -60,7 +60,7 @@ class Gate:
         self._reach = reach or Reach()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it with 204, 400, 401 or 403. Anything but HTTP is dropped."""
+        """Passes the request on, or answers it with 204, 400, 401 or 403. Anything but HTTP is dropped."""
         if scope["type"] != "http":
             return
         headers = {name.lower(): value for name, value in reversed(scope["headers"])}

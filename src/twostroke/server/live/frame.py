@@ -107,7 +107,8 @@ def _counts(gauges: object) -> dict[str, int]:
 
 
 def _fitting(found: Sequence[StepRange]) -> list[StepRange]:
-    """Returns the latest of these steps that fit into one frame (MAX_STEPS steps, MAX_ROWS rows), oldest first."""
+    """Returns the latest of these steps that fit into one message (at most MAX_STEPS steps and MAX_ROWS rows), oldest
+    first."""
     kept: list[StepRange] = []
     steps = rows = 0
     for stretch in reversed(found):

@@ -47,9 +47,9 @@ def same_beginnings(tokens: Sequence[int]) -> list[int]:
 
 
 def runs_at_end(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
-    """Returns where the end of a sequence occurs earlier. For each earlier occurrence of the last token, it maps the
-    index to the number of tokens up to there that are the same as those at the end. A repetition stops at a breaker.
-    The mapping is in the order of indices, or in the reverse order."""
+    """Finds where the last tokens of a sequence occur earlier in it. For each earlier occurrence of the last token, the
+    result maps its index to the number of tokens up to there that are the same as those at the end. A repetition stops
+    at a breaker. The mapping is in the order of indices, or in the reverse order."""
     size, found, place, compared = len(tokens), dict[int, int](), -1, 0
     if size < 2 or tokens[-1] in breakers:
         return found
@@ -86,9 +86,9 @@ def _all_at_once(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
 
 
 class KeptRuns:
-    """Stores, for each place in one sequence, how many tokens up to there are the same as those at the end of the
+    """Stores, for each index in one sequence, how many tokens up to there are the same as those at the end of the
     sequence. DRY needs these lengths. size: the number of tokens of the sequence. known: the list of tokens that the
-    sequence had at the last row."""
+    sequence had when these lengths were last used."""
 
     def __init__(self, sequence: PlannedSequence, breakers: Set[int]) -> None:
         self.known, self.breakers, self.size = sequence.known_token_ids, breakers, len(sequence.known_token_ids)
@@ -131,8 +131,8 @@ class KeptRuns:
         self.size = size + 1
 
     def with_more(self, known: Sequence[int]) -> KeptRuns:
-        """Returns the stored repetitions of `known`, which begins with the tokens of this object. This object stays
-        unchanged."""
+        """Returns a copy of this object to which the rest of `known` was added. known: begins with the tokens of this
+        object."""
         other = copy.copy(self)
         other._grow()
         for token_id in known[self.size :]:

@@ -39,7 +39,7 @@ class FunctionSpec(msgspec.Struct, kw_only=True):
 
 
 class CustomSpec(msgspec.Struct, kw_only=True):
-    """A tool that takes a text. format: {"type": "text"}, or a grammar of the text."""
+    """A custom tool, whose calls are a text in place of JSON. format: {"type": "text"}, or a grammar of the text."""
 
     name: str
     description: str | None = None
@@ -135,8 +135,8 @@ def text_tool(name: str, description: str | None, form: dict[str, Any] | None, n
 
 
 def text_schema(bounds: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the schema of the arguments of a tool that takes a text. bounds: the keywords of JSON Schema that the
-    text must fit, such as `pattern`."""
+    """Returns the schema of the arguments of a custom tool, which have one text. bounds: the keywords of JSON Schema
+    that the text must fit, such as `pattern`."""
     return {
         "type": "object",
         "properties": {TEXT_ARGUMENT: {"type": "string", **bounds}},
@@ -221,7 +221,7 @@ _WORDS = {"none": "none", "auto": "auto", "required": "required", "any": "requir
 
 
 def _allowed(tools: list[Tool], choice: dict[str, Any], left_out: list[str]) -> KeptTools:
-    """Returns the tools of a choice that allows only some of them."""
+    """Returns the tools that a tool_choice of the type allowed_tools names."""
     inner = choice.get("allowed_tools")
     inner = inner if isinstance(inner, dict) else choice
     mode, listed = inner.get("mode") or "auto", inner.get("tools")
@@ -244,7 +244,7 @@ def _allowed(tools: list[Tool], choice: dict[str, Any], left_out: list[str]) -> 
 
 
 def _name_in(tool: dict[str, Any]) -> str | None:
-    """Returns the name in a choice of a tool, in the form of any API; None when there is none."""
+    """Returns the name of the tool in a tool_choice, in the form of any API; None when there is none."""
     inner = tool.get(str(tool.get("type")))
     name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
     return name if isinstance(name, str) else None

@@ -45,7 +45,7 @@ class LlamaOptions(GenerationRequest, kw_only=True):
 
 @body_kind
 class LlamaCompletion(LlamaOptions, kw_only=True):
-    """POST /completion."""
+    """The body of POST /completion, which asks for the text after a prompt."""
 
     prompt: str | list[str | int | list[int]] | MediaPrompt
 

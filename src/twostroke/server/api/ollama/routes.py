@@ -48,7 +48,7 @@ _ELSEWHERE = {
 
 
 def answering_paths() -> list[Served]:
-    """Returns the paths that run the model: path, task, reader, shape, kind of body."""
+    """Returns Ollama's paths that run the model, each with its task, body reader, answer's Shape and body class."""
     return [
         ("/api/chat", Task.GENERATE, _or_loaded(ollama_chat, _chat_loaded), OllamaChatShape, OllamaChat),
         (

@@ -144,7 +144,7 @@ class LinesShape:
 
 
 class OllamaChatShape(LinesShape):
-    """/api/chat: each line has a message, and a tool call is whole in one line."""
+    """The answer of /api/chat: each line has a message, and a tool call is whole in one line."""
 
     def said(self, kind: str, text: str) -> dict[str, Any]:
         if kind == "reasoning":
@@ -165,8 +165,8 @@ class OllamaChatShape(LinesShape):
 
 
 class OllamaGenerateShape(LinesShape):
-    """/api/generate: each line has a piece of the response; the last line also has `context`, the ids of all tokens so
-    far."""
+    """The answer of /api/generate: each line has a piece of the response; the last line also has `context`, the ids of
+    all tokens so far."""
 
     def said(self, kind: str, text: str) -> dict[str, Any]:
         return {"response": "", "thinking": text} if kind == "reasoning" else {"response": text}

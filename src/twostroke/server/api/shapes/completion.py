@@ -17,7 +17,7 @@ from twostroke.types.result import TokenLogprob
 
 
 class CompletionShape(Envelope):
-    """text_completion, streamed or whole."""
+    """The answer of /v1/completions ("text_completion"), streamed or whole."""
 
     def __init__(self, call: Call, serving: Serving) -> None:
         super().__init__(call, serving, "text_completion", "text_completion")

@@ -56,7 +56,6 @@ class HostSampler:
         self._forward, self.weigh = forward, weigh
 
     def forward(self, plan: Plan, sizes: StepSizes) -> F32Array:
-        """Runs the model and returns the logits. See StepSampler."""
         del plan
         return self._forward(sizes)
 

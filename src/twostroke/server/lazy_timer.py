@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 
 class LazyTimer:
-    """Calls `ring` once, when the delay that was set last is over; `clear` cancels it. A new delay needs no new timer
-    of the event loop. All calls must come from one event loop."""
+    """Calls `ring` once, when the delay that was set last is over; `clear` cancels it. Setting a later time needs no
+    new timer of the event loop. All calls must come from one event loop."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()

@@ -97,7 +97,6 @@ def _half(scales: F32Array) -> F32Array:
 
 
 def _error(values: F32Array, grid: Grid, weights: F32Array) -> F32Array:
-    """Returns the weighted squared errors (rows,)."""
     difference = grid.values(grid.codes(values)) - values
     found: F32Array = (difference * difference) @ weights
     return found

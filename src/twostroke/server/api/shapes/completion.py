@@ -17,7 +17,7 @@ from twostroke.types.result import TokenLogprob
 
 
 class CompletionShape(Envelope):
-    """The answer of /v1/completions ("text_completion"), streamed or whole."""
+    """The answer of /v1/completions ("text_completion"), streamed or whole. Satisfies Shape."""
 
     def __init__(self, call: Call, serving: Serving) -> None:
         super().__init__(call, serving, "text_completion", "text_completion")
@@ -57,13 +57,11 @@ class CompletionShape(Envelope):
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
 
     def collect(self, index: int, delta: Delta) -> None:
-        """Takes a piece of choice `index` of an answer that is not streamed."""
         self._scores[index // self.call.n] += delta.prompt_logprobs
         self._deltas[index].append(delta)
         self.took(delta)
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """Returns the answer to a request that is not streamed, once all pieces are collected."""
         choices = [self._choice(index, deltas) for index, deltas in enumerate(self._deltas)]
         return {**self.envelope(choices, streamed=False), "usage": self.usage(counts), **self.whole_timings(counts)}
 

@@ -102,7 +102,7 @@ class LayersExecutor:
 
     def _finish(self, plans: Sequence[PlannedSequence]) -> None:
         """Prepares the sequences for a new call. Where the last call ended before all layers had run, the remaining
-        layers now run over its rows, as far as they lie before the new plan."""
+        layers now run over that call's rows, as far as these lie before the new plans' first positions."""
         open_ = [(self._readings[name], each) for each in plans if (name := each.request.request_id) in self._readings]
         for reading, each in open_:
             reading.stop_at(each.start)

@@ -19,9 +19,9 @@ ALL = slice(None)
 class PatchOrder(Struct, frozen=True, eq=False):
     """The order of a tile's patches in a step of the encoder. lines, columns: (patches,), the line and the column of
     each patch in its tile, in this order. back: for each image row, the index of the group of patches that becomes this
-    row. windows: the number of patches in each attention window, in order. An encoder with a fold has its number of
-    patches in each folded group here. Empty in encoders with neither. rest: the number of class tokens, 0 or 1; a class
-    token's row comes after the patches."""
+    row. windows: the number of patches in each attention window, in order. Where the encoder folds rows, these are
+    instead the groups that become one row each. Without either, it is empty. rest: the number of class tokens, 0 or 1;
+    a class token's row comes after the patches."""
 
     lines: I32Array
     columns: I32Array

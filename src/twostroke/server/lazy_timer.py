@@ -28,7 +28,7 @@ class LazyTimer:
         self._at_s = None
 
     def close(self) -> None:
-        """Stops the timer and gives its place in the event loop back. It must not be set again."""
+        """Stops the timer for good, and cancels the event loop's timer. It must not be set again."""
         self._at_s = None
         if self._handle is not None:
             self._handle.cancel()

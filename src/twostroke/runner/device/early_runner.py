@@ -81,9 +81,8 @@ class _Begun:
     device_s: float = 0.0
 
     def keep(self, plan: Plan) -> set[str]:
-        """Compares this step with the plan, which was made after the step had begun. Samples of sequences that the plan
-        does not contain, or contains in another form, will not be read. Returns the request ids of the other
-        sequences."""
+        """Compares this step with the plan, which was made after the step had begun. Returns the request ids of the
+        sequences that the plan contains in the same form. The samples of all other sequences will not be read."""
         tokens, begun = self.tokens, {each.request.request_id: each for each in self.ordered}
         same = {
             name

@@ -19,14 +19,16 @@ from twostroke.types.request import Request
 from twostroke.types.result import SampledToken, StepResult
 
 KEPT_BYTES = 64 << 20
-"""The most bytes of hidden states that wait to be read. Beyond it, the states of the oldest request are dropped."""
+"""The most bytes of hidden states that are stored until the draft layer reads them. Beyond it, the states of the oldest
+request are dropped."""
 
 
 class HiddenHistory:
-    """Keeps the model's hidden states of known positions until the draft layer takes them; satisfies StepReader.
+    """Keeps the model's hidden states of known positions until the draft layer takes them. The model's runner calls
+    `read` after each step, as it does with every StepReader.
 
-    values: the values of the model's program, each (T, D), whose rows are kept, joined along D. wants: returns whether
-    a request's hidden states are kept.
+    values: the values of the model's program whose rows are kept, each (T, D); a position's rows are joined along D.
+    wants: returns whether a request's hidden states are kept.
     """
 
     def __init__(self, memory: StepMemory, values: Sequence[Value], wants: Callable[[Request], bool]) -> None:
@@ -101,8 +103,9 @@ class AheadExecutor:
         self._own: dict[str, F32Array] = {}
 
     def execute(self, plan: Plan) -> StepResult:
-        """Runs a plan of sequences of one role. With PREFILL, the layer reads the model's hidden states of the plan's
-        positions. With DECODE, it guesses one more token after its own last guess, and reads its own hidden state."""
+        """Runs the draft layer for a plan whose sequences all have one role. With PREFILL, the layer reads the model's
+        hidden states of the plan's positions. With DECODE, it guesses one more token after its own last guess, and
+        reads the hidden state that it made itself."""
         sizes = StepSizes(plan.num_tokens, len(plan.sequences), sum(each.sampled_rows for each in plan.sequences))
         if plan.sequences[0].role is Role.PREFILL:
             self._enter(self._memory.value(self._made.states, sizes), self._taken(plan))
@@ -118,7 +121,7 @@ class AheadExecutor:
         return result
 
     def _taken(self, plan: Plan) -> F32Array:
-        """Takes the model's hidden states of all rows of a plan out of the history, and returns them, (rows, width)."""
+        """Removes the model's hidden states of all rows of a plan from the history, and returns them, (rows, width)."""
         rows, end = np.empty((plan.num_tokens, self._width), np.float32), 0
         for each in plan.sequences:
             begin, end = end, end + each.num_tokens

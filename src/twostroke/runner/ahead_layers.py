@@ -1,4 +1,5 @@
-"""An executor of plans for several draft layers (MTP), each of which is used once in turn.
+"""An executor of plans for several draft layers (MTP). Each layer makes one guess, and the layers run one after the
+other.
 
 Layers are counted from 0. At position t of a plan, layer k reads the token t + 1 + k of the text, and the result of
 layer k - 1 for t. So all layers compute the same positions; the first one reads hidden states of the model. The first
@@ -6,8 +7,8 @@ pass of a call runs the first layer. Each further pass runs the next layer over 
 their end. A layer that was not reached, because fewer guesses were wanted, reads its rows at the beginning of the next
 call.
 
-Rows at the end of the text depend on guesses. With n layers, these are the last n - 1 rows of the last layer. The next
-call reads these rows again, so its plan must begin that many positions before the end of the text that was known.
+The last rows of a call depend on guesses. With n layers, these are the last n - 1 rows of the last layer. The next call
+computes them again, so its plan begins n - 1 positions before the end of the text that was known.
 
 Source: DeepSeek-V3, section 2.2 (DeepSeek-AI 2024); transformers' MtpModel.
 """
@@ -30,8 +31,8 @@ from twostroke.types.result import StepResult
 
 
 class BoundLayer(NamedTuple):
-    """A draft layer with its memory. states: the value that the layer reads for each row. rows: the value that it makes
-    for each row. See AheadProgram."""
+    """A draft layer with the runner and the memory of its program. states: the program's input, (T, D), one hidden
+    state for each row. rows: the hidden states that the layer makes, (T, D), which the next layer reads."""
 
     runner: ModelRunner
     memory: StepMemory
@@ -42,8 +43,8 @@ class BoundLayer(NamedTuple):
 @dataclass(slots=True)
 class _Reading:
     """How far the draft layers (MTP) have computed one sequence's rows, which begin at position `start`. layer: the
-    next layer that runs over these rows. states: its input, (rows, D): the results of the layer before. tail: the
-    model's hidden states of the last rows, from position tail_start on."""
+    next layer that runs over these rows. states: (rows, D), the input of that layer, which the layer before has made.
+    tail: the model's hidden states from position tail_start to the last of these rows."""
 
     start: int
     layer: int
@@ -52,8 +53,8 @@ class _Reading:
     tail_start: int
 
     def stop_at(self, position: int) -> None:
-        """Drops the sequence's rows from `position` on, because the next call computes them again. Drops the earlier
-        rows, too, where the rows end before `position`: a gap would follow them."""
+        """Drops the sequence's rows from `position` on, because the next call computes them again. If the rows end
+        before `position`, all of them are dropped, because positions between them and the new rows would be missing."""
         kept = position - self.start
         self.states = self.states[: kept if 0 < kept <= len(self.states) else 0]
 
@@ -63,10 +64,8 @@ _Open = tuple[_Reading, PlannedSequence]
 
 class LayersExecutor:
     """Runs several draft layers; satisfies `speculate.draft.DraftExecutor`. layers: two or more, in order. max_rows:
-    the largest number of rows that one step of a layer may have.
-
-    width, enter: see AheadExecutor.
-    """
+    the largest number of rows that one step of a layer may have. width: the size of the hidden states that the history
+    keeps for a position. enter: a function (out, rows) that makes the first layer's input, as in AheadExecutor."""
 
     def __init__(
         self,
@@ -82,9 +81,9 @@ class LayersExecutor:
         self._readings: dict[str, _Reading] = {}
 
     def execute(self, plan: Plan) -> StepResult:
-        """Runs a plan of sequences of one role. With PREFILL, the first layer reads the model's hidden states of the
-        plan's positions, some of them for a second time. With DECODE, the next layer reads the same rows and makes one
-        more guess."""
+        """Runs a plan whose sequences all have one role. With PREFILL, the first layer reads the model's hidden states
+        of the plan's positions; rows that depended on guesses in the last call are read again. With DECODE, the next
+        layer reads the rows that the layer before has made, and makes one more guess."""
         names = [each.request.request_id for each in plan.sequences]
         if plan.sequences[0].role is Role.DECODE:
             return self._run_next([self._readings[name] for name in names], plan.sequences, samples=True)
@@ -102,8 +101,8 @@ class LayersExecutor:
         self._history.forget(request_id)
 
     def _finish(self, plans: Sequence[PlannedSequence]) -> None:
-        """Prepares the plans of a new call. Layers that the call before did not reach run over the sequences' earlier
-        rows, those before each plan's first position."""
+        """Prepares the sequences for a new call. Where the last call ended before all layers had run, the remaining
+        layers now run over that call's rows, as far as these lie before the new plans' first positions."""
         open_ = [(self._readings[name], each) for each in plans if (name := each.request.request_id) in self._readings]
         for reading, each in open_:
             reading.stop_at(each.start)
@@ -112,7 +111,7 @@ class LayersExecutor:
                 self._run_next([reading for reading, _ in part], [each for _, each in part], samples=False)
 
     def _parts(self, open_: Sequence[_Open]) -> Iterator[list[_Open]]:
-        """Yields the sequences divided into steps. Each step has as many rows as fit."""
+        """Divides the sequences into steps of at most max_rows rows each."""
         part: list[_Open] = []
         rows = 0
         for each in open_:
@@ -125,9 +124,9 @@ class LayersExecutor:
             yield part
 
     def _run_next(self, readings: Sequence[_Reading], plans: Sequence[PlannedSequence], samples: bool) -> StepResult:
-        """Runs one layer over the rows of several sequences. `readings` has the state of each, and all have the same
-        next layer. plans: the same sequences, with their present text and pages. samples: whether the layer makes
-        guesses."""
+        """Runs the next draft layer over the rows of several sequences. readings: the state of each sequence; all have
+        the same next layer. plans: the plans of these sequences in the present call. samples: whether the layer samples
+        a guess for each sequence."""
         layer = readings[0].layer
         planned = [_shifted(reading, plan, samples) for reading, plan in zip(readings, plans, strict=True)]
         result, made = self._run(layer, planned, np.concatenate([each.states for each in readings]))

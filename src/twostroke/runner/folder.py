@@ -41,9 +41,10 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
     from the embeddings, that head is used.
 
     kept: the folder that stores, for each checkpoint, whether it holds such a head; None compares the tensors each
-    time. asked: the form to serve the model in; None for the form that it was made for. apart: see `read_model`. Raises
-    CorruptModel or UnsupportedModel where config.json is broken or not supported. Missing or broken weights are found
-    only when they are loaded.
+    time. asked: whether the model is served for logits, embeddings or scores; None for what it was made for. apart:
+    whether each expert has a tensor of its own; None where the config decides it. Raises CorruptModel or
+    UnsupportedModel where config.json is broken or not supported. Missing or broken weights are found only when they
+    are loaded.
     """
     config = read_object(folder / "config.json")
     if (folder / NAME_FILE).is_file():
@@ -63,8 +64,8 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
 
 def read_headers(folder: Path) -> Model:
     """Reads the model as `read_folder` does, but from config.json and the headers of files alone. It does not compare
-    an LM head of the checkpoint with the embeddings: a model with tied embeddings stays one. Raises CorruptModel or
-    UnsupportedModel."""
+    an LM head of the checkpoint with the embeddings: a model whose config ties them is read as tied. Raises
+    CorruptModel or UnsupportedModel."""
     config = read_object(folder / "config.json")
     if not (folder / NAME_FILE).is_file() and scheme_in(folder) is None:
         return with_stored_dtype(folder, read_model(config))
@@ -74,8 +75,9 @@ def read_headers(folder: Path) -> Model:
 
 
 def with_stored_dtype(folder: Path, model: Model) -> Model:
-    """Returns the model with the dtype that its matrices have. config.json may name none, or another one. The model
-    stays unchanged where the matrices cannot be read: loading them later raises the error."""
+    """Returns the model with the dtype that its matrices have in the checkpoint. config.json may name no dtype, or
+    another one. Where the matrices cannot be read, the model is returned unchanged: loading them later raises the
+    error."""
     try:
         with Checkpoint.open(folder) as checkpoint:
             return replace(model, dtype=stored_dtype(checkpoint, model.dtype))

@@ -40,9 +40,9 @@ the server's memory includes."""
 
 class TowerValues(Struct, frozen=True, eq=False):
     """The inputs and outputs of an image encoder's program that the host reads or writes. pixels: the input for the
-    pixels of patches. places: the input for learned position embeddings; None where there are none. added: further
-    outputs, which are added to hidden states after layers of the language model. fold: where groups of neighbouring
-    rows become one row each; None where they never do."""
+    pixels of patches. places: the input for learned position embeddings; None where the encoder has none. added:
+    further outputs, which are added to hidden states after layers of the language model. fold: the place in the program
+    where groups of neighbouring rows become one row each; None where there is none."""
 
     pixels: Value
     places: Value | None = None
@@ -51,7 +51,8 @@ class TowerValues(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, encoder: SightEncoder, program: Program) -> TowerValues:
-        """Returns the input and output values of an encoder's program. program: the program after all passes."""
+        """Returns the input and output values of an encoder's program. program: the program in its last form, after all
+        passes on programs."""
         fold = fold_of(program)
         return cls(encoder.pixels, encoder.places, program.kept if fold is None else (), fold)
 
@@ -96,8 +97,9 @@ class ImageEncoder:
         self, most_s: float = inf, *, least: bool = True, pace: EncodePace = AS_PREDICTED
     ) -> EncodePiece | None:
         """Computes the next piece of the tile and returns the piece. It has as many rows as are predicted to fit into
-        `most_s` seconds. Returns None where no piece is left or fits. least, pace: see `EncodeWalk.take`. After the
-        last piece `take_rows` returns the rows. Raises ValueError where no tile was begun."""
+        `most_s` seconds. Returns None where no piece is left, or where the next piece does not fit. least: whether the
+        smallest piece is computed even if it does not fit. pace: the ratio of real to predicted times. After the last
+        piece, `take_rows` returns the rows. Raises ValueError where no tile was begun."""
         tile = self.tile
         if tile is None:
             raise ValueError("no tile was begun")
@@ -137,8 +139,8 @@ class ImageEncoder:
                 memory.fill(self._values.places, block, self._layout.places(square, own))
 
     def _fold(self, piece: EncodePiece, sizes: StepSizes) -> None:
-        """Writes the inputs of the program after the fold: each row is a group of neighbouring rows of the program
-        before it."""
+        """Writes the inputs for the calls after the fold, where groups of neighbouring rows become one row each. The
+        rows come from the outputs of the calls before the fold."""
         fold = self._values.fold
         if fold is None:
             raise ValueError("the program folds no rows")
@@ -147,9 +149,9 @@ class ImageEncoder:
         self._memory.fill(fold.target, sizes, made)
 
     def _join(self, piece: EncodePiece, order: PatchOrder, before: int) -> None:
-        """Runs the encoder's head for a piece, and stores its image rows. A row has the width of the text model,
-        followed by the same width for each value that is added after layers. before: the number of image rows of those
-        squares of the image that were encoded earlier."""
+        """Runs the encoder's head for a piece, and stores its image rows. A row contains the input embedding, followed
+        by one vector for each language layer after which a vector is added. before: the number of image rows of the
+        squares (crops of the image) that were encoded earlier."""
         back = order.back[piece.first : piece.end]
         self._memory.choose_logit_rows(back)
         sizes = StepSizes(order.rows, 1, len(back))
@@ -190,8 +192,9 @@ class ImageEncoder:
 
 
 def _write_sequences(memory: StepMemory, lengths: Sequence[int], first: int, end: int) -> int:
-    """Writes the sequences of rows [first, end) of a step. lengths: the number of rows of each sequence of the step.
-    Each sequence has pages of its own. Returns how many sequences have any of the rows."""
+    """Writes row starts, page tables and slots for rows [first, end) of an encoder's step into its memory. lengths: the
+    number of rows of each sequence (attention window) of the whole step. Each sequence has pages of its own. Returns
+    how many sequences have any of the rows."""
     starts = np.cumsum([0, *lengths])
     pages = -(-np.array(lengths) // PAGE_TOKENS)
     pages_before = np.cumsum(pages) - pages
@@ -209,8 +212,8 @@ def _write_sequences(memory: StepMemory, lengths: Sequence[int], first: int, end
 
 class KeptRows:
     """Stores the image rows of tiles by the tiles' keys, at most max_bytes in all. The latest tile is stored even where
-    its rows alone have more bytes. clock: returns seconds. before_piece: called before each piece; it may raise, which
-    ends the work."""
+    its rows alone have more bytes. clock: returns seconds. before_piece: called before each piece of an encode; an
+    error that it raises ends the call of `work`."""
 
     def __init__(self, encoder: ImageEncoder, max_bytes: int, clock: Callable[[], float]) -> None:
         self._encoder, self._max_bytes, self._clock = encoder, max_bytes, clock
@@ -223,7 +226,7 @@ class KeptRows:
 
     @property
     def cost(self) -> EncodeCost:
-        """The object by which tiles are divided into pieces of a predicted time."""
+        """The encoder's cost model, which predicts the time of each piece."""
         return self._encoder.cost
 
     def of(self, tile: ImageTile) -> F32Array:
@@ -236,8 +239,8 @@ class KeptRows:
         return self._rows[tile.key]
 
     def made_of(self, tile: ImageTile) -> F32Array:
-        """Computes the image rows of a tile without storing them. The work on a tile that is not finished is discarded.
-        """
+        """Computes the image rows of a tile without storing them. If another tile's encode has begun, its pieces are
+        discarded."""
         return self._encoder.encode(tile)
 
     def find(self, key: int) -> F32Array | None:
@@ -253,9 +256,9 @@ class KeptRows:
             self._keep(key, rows)
 
     def work(self, tile: ImageTile, most_s: float = inf, pace: EncodePace = AS_PREDICTED) -> bool:
-        """Computes pieces of the tile whose encoding has begun, or of `tile` where there is none. At least one piece is
-        computed. Together the pieces are predicted to take at most `most_s` seconds. pace: see `EncodeWalk.take`.
-        Returns whether `tile` is finished."""
+        """Computes pieces of the encode that has begun, which may be another tile's. If none has begun, it begins that
+        of `tile`. At least one piece is computed. Together the pieces are predicted to take at most `most_s` seconds.
+        pace: the ratio of real to predicted times. Returns whether `tile` is finished."""
         if tile.key in self._rows:
             self._finished.add(tile.key)
             return True
@@ -285,7 +288,8 @@ class KeptRows:
             self._dropped.add(dropped)
 
     def give_up(self, tile: ImageTile) -> None:
-        """Stops work on the tile until its rows are needed."""
+        """Ends the encode that has begun, and reports this tile as finished, although it has no rows. Its encode begins
+        anew when its rows are needed."""
         self._encoder.tile = None
         self._finished.add(tile.key)
 
@@ -378,8 +382,8 @@ class ImageRows:
             self.kept.give_up(tile)
 
     def _rows_in(self, spans: Iterable[ImageSpan], start: int, end: int) -> Iterable[tuple[int, F32Array, int]]:
-        """Yields for each tile its part in positions [start, end): the first position, the rows, and the position up to
-        which these rows see."""
+        """Yields the image rows at positions [start, end), tile by tile: the first position, the rows, and the position
+        up to which these rows see. The last number is 0 where they see only earlier positions, as rows of text do."""
         for span in spans:
             begin, stop = max(span.first, start), min(span.end, end)
             if begin < stop:

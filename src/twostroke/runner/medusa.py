@@ -27,7 +27,8 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.loaded import ModelWeights
 
 ROWS = 32
-"""The most streams of one call. It keeps the logits of all heads small."""
+"""The most sequences for which one call of the heads' program makes guesses. The bound keeps the logits of all heads
+small."""
 
 
 def medusa_memory(made: MedusaProgram, weights: ModelWeights, device: DeviceMemory = HOST) -> StepMemory:
@@ -38,7 +39,9 @@ def medusa_memory(made: MedusaProgram, weights: ModelWeights, device: DeviceMemo
 
 
 class MedusaHeads:
-    """Satisfies `speculate.heads.GuessingHeads`. forward: the program bound to `memory`."""
+    """Makes guesses with a model's Medusa heads, one token for each head. Satisfies `speculate.heads.GuessingHeads`.
+    forward: runs the heads' program, whose inputs are in `memory`. hidden: the model's hidden states that the heads
+    read."""
 
     def __init__(
         self, made: MedusaProgram, forward: Forward, memory: StepMemory, hidden: LastRows, weigh: Weigh
@@ -67,8 +70,8 @@ class MedusaHeads:
         return found
 
     def _sampled(self, logits: F32Array, wanted: GuessWanted) -> list[int]:
-        """Samples tokens from logits (heads, V) of one stream. It stops before an end token: nothing is guessed after
-        it."""
+        """Samples one guess from each head's logits (heads, V), for one sequence. The guesses end before an end
+        token."""
         request, text = _without_logprobs(wanted.request), list(wanted.known)
         mask, guessed = request.mask, len(request.prompt_token_ids)
         try:

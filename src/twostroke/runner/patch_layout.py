@@ -17,11 +17,11 @@ ALL = slice(None)
 
 
 class PatchOrder(Struct, frozen=True, eq=False):
-    """The order of a tile's patches in a step. lines, columns: (patches,), the line and the column of each patch in its
-    tile, in this order. back: for each image row, the index of the group of patches that becomes this row. windows: the
-    number of patches in each attention window, in order. In a program that folds rows, it is the number in each group
-    that becomes one row. It is empty in other models. rest: the number of class tokens, 0 or 1; a class token's row
-    comes after the patches."""
+    """The order of a tile's patches in a step of the encoder. lines, columns: (patches,), the line and the column of
+    each patch in its tile, in this order. back: for each image row, the index of the group of patches that becomes this
+    row. windows: the number of patches in each attention window, in order. Where the encoder folds rows, these are
+    instead the groups that become one row each. Without either, it is empty. rest: the number of class tokens, 0 or 1;
+    a class token's row comes after the patches."""
 
     lines: I32Array
     columns: I32Array
@@ -31,7 +31,7 @@ class PatchOrder(Struct, frozen=True, eq=False):
 
     @property
     def rows(self) -> int:
-        """The number of rows of the step."""
+        """The number of rows of the encoder's step: its patches and its class token."""
         return len(self.lines) + self.rest
 
     def rest_in(self, rows: slice) -> int:
@@ -43,8 +43,8 @@ class PatchLayout:
     """Makes, from a tile, the rows of pixels of its patches, their rotary positions and their position embeddings.
 
     values: (256, 3), the number for each byte of red, green and blue. table: the learned position embeddings
-    (positions, width) where they are interpolated to the size of each tile; the embedding of a class token comes first.
-    newline: the image row that ends a line.
+    (positions, width), if the model interpolates them to the size of each tile; the embedding of a class token comes
+    first. newline: the image row that is put at the end of each line.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class PatchLayout:
         return PatchOrder(line, column, np.argsort(groups).astype(np.int32), tuple(lengths), self._sight.rest)
 
     def _inner(self) -> tuple[I32Array, I32Array]:
-        """Returns the line and the column of each patch inside the group of patches that becomes one image row, in the
-        order of the step. Where the encoder first folds squares of patches to one row each, the patches of a square are
-        neighbours."""
+        """A group of patches becomes one image row. Returns the line and the column of each patch inside its group, in
+        the order in which the encoder reads them. Where the encoder first folds squares of patches to one row each, the
+        patches of a square are neighbours."""
         merge, side = self._sight.patching.merge, self._sight.fold.side if self._sight.fold else 1
         square, own = np.divmod(np.arange(merge**2, dtype=np.int32), np.int32(side**2))
         line, column = np.divmod(square, np.int32(merge // side))

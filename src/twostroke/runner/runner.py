@@ -33,8 +33,8 @@ class ModelRunner:
 
     delay: returns the seconds, since its last call, in which this thread was ready to run but the processor ran
     something else. sampler: runs the model and chooses tokens; the default samples on the host from logits that
-    `forward` returns. readers: objects that read values after each step. images: works on images; None for a model that
-    does not see.
+    `forward` returns. readers: objects that copy values out of the model's memory after each step, such as hidden
+    states. images: works on images; None for a model that does not see.
     """
 
     def __init__(

@@ -40,7 +40,8 @@ class StepSampler(Protocol):
         """Runs the model on the step's inputs. The result is passed to `choose`."""
 
     def choose(self, plan: Plan, found: Any) -> Sampled:
-        """Returns the sampled tokens. A fault in sampling one request ends only that request."""
+        """Returns the sampled tokens. found: the result of `forward` for this plan. A fault in sampling one request
+        ends only that request."""
 
     def score(self, rows: I32Array, token_ids: Sequence[int], num_top: int, sizes: StepSizes) -> list[TokenLogprob]:
         """Returns log probabilities of known tokens, one for each of these rows of the last step, with the num_top most
@@ -55,7 +56,6 @@ class HostSampler:
         self._forward, self.weigh = forward, weigh
 
     def forward(self, plan: Plan, sizes: StepSizes) -> F32Array:
-        """Runs the model and returns the logits. See StepSampler."""
         del plan
         return self._forward(sizes)
 
@@ -73,12 +73,13 @@ class HostSampler:
 
 
 def scores_here(weigh: Weigh, logits: F32Array, token_ids: Sequence[int], num_top: int) -> list[TokenLogprob]:
-    """Returns one log probability for each row of logits (R, V)."""
+    """Returns, computed on the host, the log probability of one token for each row of logits (R, V), together with
+    those of the row's `num_top` likeliest tokens."""
     return [token_logprob(weigh, row, token_id, num_top) for row, token_id in zip(logits, token_ids, strict=True)]
 
 
 def note(sampled: Sampled, request_id: str, make: Callable[[], Tokens]) -> None:
-    """Keeps the tokens that `make` returns, or the reason why it failed."""
+    """Calls `make`, which samples a request's tokens, and stores them in `sampled`, or the reason why it failed."""
     try:
         sampled.tokens[request_id] = make()
     except GrammarFault as error:

@@ -19,9 +19,10 @@ Told = Callable[[EncodedTiles], None]
 
 
 class EncodedRows:
-    """Image rows of an encoder, as bytes for other replicas. Satisfies replica.row_feeds.RowStore. width: the number of
-    floats of a row. times: corrects the predictions of `cost`. told: a function that is called with what was encoded.
-    clock: returns seconds."""
+    """Stores the image rows of an encoder, and hands them out as bytes to other replicas. Satisfies
+    replica.row_feeds.RowStore. width: the number of floats of a row. cost: predicts the time of each piece of an
+    encode. times: the ratio of real to predicted times, learned from earlier pieces. told: gets a report after pieces
+    were encoded. clock: returns seconds."""
 
     def __init__(
         self, kept: KeptRows, width: int, cost: EncodeCost, clock: Callable[[], float], times: PieceTimes, told: Told
@@ -31,7 +32,8 @@ class EncodedRows:
 
     @classmethod
     def alone(cls, kept: KeptRows, width: int, cost: EncodeCost, clock: Callable[[], float]) -> EncodedRows:
-        """Returns the rows of an encoder that has no language model next to it, so no scheduler waits for rows."""
+        """Returns the store of image rows for an encoder without a language model in its process, where no scheduler
+        needs the reports."""
         times = PieceTimes()
         return cls(kept, width, cost, clock, times, lambda made: times.learn(made.times))
 
@@ -51,8 +53,9 @@ class EncodedRows:
         self._told(self._kept.take(0.0))
 
     def work(self, tile: ImageTile, seconds: float) -> bool:
-        """Encodes pieces of a tile; see RowStore. An encode that fails counts as done: the request that needs the rows
-        fails later by itself."""
+        """Encodes the next pieces of a tile: those that are predicted to take `seconds` together. Returns whether the
+        tile's encode has ended. An encode that fails has ended too; the request that needs its rows fails later by
+        itself."""
         begin_s = self._clock()
         try:
             over = self._kept.work(tile, seconds, self._times.pace())
@@ -75,8 +78,8 @@ class EncodedRows:
 
 class SharedRows(EncodedRows):
     """Image rows of an encoder in the same process as a language model. turns: the part of the scheduler that decides
-    which tile is encoded next; it gets a report of each encode. cache: tells how much of a prompt is in the prefix
-    cache. An image that lies in this part needs no rows."""
+    which tile is encoded next; it gets a report of each encode. cache: tells how many tokens at the beginning of a
+    prompt are in the prefix cache. An image among these tokens needs no rows."""
 
     def __init__(
         self, images: ImageRows, cost: EncodeCost, turns: ImageTurns, cache: CacheManager, clock: Callable[[], float]

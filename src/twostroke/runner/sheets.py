@@ -30,11 +30,11 @@ def squares_of(tile: ImageTile) -> list[ImageTile]:
 
 
 def read_sheet(sheet: Sheet, rows: F32Array, newline: F32Array, first: int, end: int) -> F32Array:
-    """Returns image rows [first, end) of a whole image from those of its squares. rows: the squares' rows (squares *
-    side * side, width). newline: the row that ends lines.
+    """Returns image rows [first, end) of a picture that was encoded as a grid of squares. rows: the squares' image rows
+    (squares * side * side, width). newline: the row that is put after each line of image rows, or once after all lines.
 
-    If the image rows are wanted in another size than the squares have, they are interpolated bilinearly in float32. The
-    centres of old and new cells are aligned, as with align_corners=False in PyTorch.
+    If the picture is to have another number of lines or columns than the squares give, the rows are interpolated
+    bilinearly in float32. The centres of old and new cells are aligned, as with align_corners=False in PyTorch.
     """
     numbers = np.arange(first, end)
     if sheet.ends_lines:
@@ -61,7 +61,8 @@ def read_sheet(sheet: Sheet, rows: F32Array, newline: F32Array, first: int, end:
 
 
 def _places(sheet: Sheet, line: I32Array, column: I32Array) -> I32Array:
-    """Returns the indices of the squares' rows that show these lines and columns of the whole image."""
+    """Returns where the rows for these lines and columns of the whole picture are among the rows of its squares, which
+    are stored one square after the other."""
     (down, own_line), (across, own_column) = (
         np.divmod(at, sheet.side) for at in (line + sheet.top, column + sheet.left)
     )

@@ -47,7 +47,7 @@ class KeptValues:
         self._rows = 0
 
     def begin(self, rows: int) -> None:
-        """Forgets all values. The values that are stored next have `rows` rows each."""
+        """Drops all stored numbers, and prepares for a span of `rows` rows."""
         self._arrays, self._rows = {}, rows
 
     def keep(self, root: Value, rows: F32Array, first: int = 0) -> None:
@@ -62,7 +62,8 @@ class KeptValues:
         self._arrays = {root: rows for root, rows in self._arrays.items() if root in roots}
 
     def put_back(self, roots: Sequence[Value], first: int, sizes: StepSizes) -> None:
-        """Copies stored rows of these values, from row `first` on, into the memory of a step of these sizes."""
+        """Copies stored rows, from row `first` on, back into the memory of a step of these sizes. roots: the values
+        whose rows are copied."""
         for root in roots:
             self._of_step(root, sizes)[:] = self._arrays[root][first : first + sizes.tokens]
 
@@ -85,8 +86,9 @@ class KeptValues:
 
 
 class KeptHead:
-    """Computes logits alone, from stored hidden states. Satisfies `Forward`. head: the program that makes logits.
-    roots: the values of the body that this program reads. first: the stored row that is row 0 of the step."""
+    """Computes logits from hidden states that were stored earlier, without the layers. Satisfies `Forward`. head: the
+    program that makes logits. roots: the values that this program reads. first: the index of the stored row that
+    becomes row 0 of the step."""
 
     def __init__(self, head: Forward, kept: KeptValues, roots: Sequence[Value]) -> None:
         self._head, self._kept, self._roots = head, kept, roots
@@ -105,8 +107,9 @@ class KeptHead:
 
 
 class SpanProgram(Struct, frozen=True, eq=False):
-    """A language model that is divided at its attentions. parts: see `span_parts`. bodies: each part as a program; a
-    part that is one attention is run as a single op instead. ops: has a method for each op, on arrays."""
+    """A language model that is divided at its attentions. parts: its parts in order, as `span_parts` makes them.
+    bodies: each part as a program; a part that is one attention is run as a single op instead. ops: has a method for
+    each op, on arrays."""
 
     parts: Sequence[SpanPart]
     bodies: Sequence[Forward]
@@ -114,11 +117,11 @@ class SpanProgram(Struct, frozen=True, eq=False):
 
 
 class SpanRunner:
-    """Computes the pieces of one span at a time, in order. If another span begins, a span that is not finished is given
-    up.
+    """Computes the rows of an image that see each other (a span) in pieces, in order. It computes one span at a time:
+    if another span begins, an unfinished one is dropped.
 
-    images: the rows of images, and the marks of rows that come from them. head: runs a step of the rows that need
-    logits.
+    images: writes image rows into the inputs of a step, and marks which rows of the step they are. head: runs a step
+    that only computes logits, for the rows of the span that need them.
     """
 
     def __init__(
@@ -180,7 +183,8 @@ class SpanRunner:
         self._next = (*place[:2], piece.part + whole, 0 if whole else piece.end)
 
     def _make(self, planned: PlannedSequence, piece: SpanPiece, part: SpanPart) -> None:
-        """Computes the calls between two attentions for a block of rows."""
+        """Runs one part of the model, the calls between two attentions, for the rows of one piece. Their inputs are
+        copied from KeptValues into the step's memory, and their results are copied back."""
         own = _block(planned, piece.first, piece.end)
         sizes = write_sequences((own,), self._memory)
         self._images.mark(sizes.tokens)
@@ -189,8 +193,8 @@ class SpanRunner:
         self._kept.take_out(part.ends, piece.first, sizes)
 
     def _attend(self, planned: PlannedSequence, call: Op) -> None:
-        """Computes one attention of all rows of a span at once; a span may have more rows than a step. It reads and
-        writes the arrays of KeptValues."""
+        """Computes one attention of the model for all rows of a span in one call, even if the span has more rows than a
+        step may have. So the operands are arrays of KeptValues in place of the step's memory."""
         rows, memory = planned.num_tokens, self._memory
         write_sequences((_block(planned, rows - 1, rows),), memory)
         memory.batch.row_starts[1] = rows
@@ -202,7 +206,8 @@ class SpanRunner:
         getattr(self._program.ops, call.NAME)(*operands)
 
     def _heads(self, planned: PlannedSequence) -> Iterator[StepResult]:
-        """Yields the results of the rows that need logits, for as many rows at a time as a step has."""
+        """Yields the results of the rows of a span that need logits. Each result is that of at most max_step_tokens
+        rows."""
         scores, most = planned.scores, self._memory.sizes.max_step_tokens
         begin = scores.start if scores else planned.end - planned.samples
         for first in range(begin, planned.end, most):
@@ -217,8 +222,9 @@ class SpanRunner:
 
 
 class ImageSteps(Struct, frozen=True, eq=False):
-    """The objects that work on images in steps of a language model. rows: writes rows of images. spans: computes rows
-    that see each other, in pieces; None for a model without such rows."""
+    """The objects that work on images in a language model's steps. rows: writes image rows into the inputs of a step.
+    spans: computes, in pieces, image rows that see each other in both directions; None for a model without such
+    rows."""
 
     rows: ImageRows
     spans: SpanRunner | None

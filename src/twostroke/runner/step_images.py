@@ -14,9 +14,9 @@ from twostroke.ops.step_memory import StepMemory, StepSizes
 
 
 class ShownRows(Struct, frozen=True, eq=False):
-    """Consecutive rows of a step that show a part of an image. first: the first of them. end: the position up to which
-    they see; 0 where they see as rows of text do. numbers: (rows, width * pieces), where a row holds its input
-    embedding, followed by the vectors that are added after layers."""
+    """Consecutive rows of a step that show a part of an image. first: the index of the first one. end: the position up
+    to which these rows see; 0 where they see only earlier positions, as rows of text do. numbers: (rows, n * width). A
+    row holds n vectors: its input embedding, and those that are added to hidden states after layers."""
 
     first: int
     end: int
@@ -32,7 +32,8 @@ class PlacedRows(Struct, frozen=True, eq=False):
 
 
 class StepImages(Struct, frozen=True, eq=False):
-    """The rows of a step that show images, and the positions of the sequences that show any."""
+    """What the inputs of a step need of images. shown: the rows that show images. placed: the rotary positions of each
+    sequence that shows images."""
 
     shown: tuple[ShownRows, ...] = ()
     placed: tuple[PlacedRows, ...] = ()
@@ -58,7 +59,8 @@ class ImageInputs:
 
     @property
     def pieces(self) -> int:
-        """The number of vectors of an image row: the input embedding, and those that are added after layers."""
+        """The number of vectors that an image row is made of: the input embedding, and one for each layer after which a
+        vector is added."""
         return len(self._taken)
 
     def by_value(self, numbers: F32Array) -> dict[Value, F32Array]:

@@ -47,11 +47,13 @@ class StepRow(Protocol):
 
     @property
     def second_text(self) -> int | None:
-        """The first position of the second of two texts."""
+        """The first position of the second text of a pair, for rerankers that tell the two texts apart; None in other
+        sequences."""
 
 
 def write_plan(plan: Plan, memory: StepMemory) -> StepSizes:
-    """Writes rows in plan order. The last rows of each sequence that samples are logit rows."""
+    """Writes the inputs of a plan's step into its memory, with rows in the plan's order. The last rows of each sequence
+    that samples are logit rows."""
     return write_sequences(plan.sequences, memory)
 
 
@@ -102,8 +104,9 @@ def _write_types(sequences: Sequence[StepRow], memory: StepMemory, ends: Sequenc
 
 
 def _write_pages(sequences: Sequence[StepRow], memory: StepMemory, owners: I32Array) -> None:
-    """Writes the page tables that have changed, and the slots of new K and V. The table rows after the last sequence
-    count as not written, because other data may lie in their place in the block of inputs."""
+    """Writes the page tables that have changed since the last step, and the slots of new K and V. In a device's block
+    of inputs, sampling data may lie in the place of unused table rows. So rows after the last sequence are written
+    again when they are next needed."""
     tables = [memory.tables(sequence.tables) for sequence in sequences]
     places, offsets = np.divmod(memory.positions[: len(owners)], np.int32(PAGE_TOKENS))
     for group, inputs in enumerate(memory.page_inputs[: len(tables[0]) if tables else 0]):

@@ -49,12 +49,12 @@ class _Window:
 
     @property
     def end(self) -> int:
-        """The position after the last one."""
+        """The position after the last position of the window."""
         return self._start + len(self._made[0])
 
     def put(self, first: int, end: int, origin: int, line: I32Array | int, column: I32Array | int) -> None:
-        """Writes the rotary positions of positions [first, end). origin: the time. line, column: numbers that are added
-        to origin for height and width; one for all positions, or one for each."""
+        """Writes the rotary positions of positions [first, end): time `origin`, height `origin + line`, width `origin +
+        column`. line, column: one number for all positions, or one for each."""
         begin, stop = max(first, self._start), min(end, self.end)
         if begin < stop:
             own, part = slice(begin - self._start, stop - self._start), slice(begin - first, stop - first)
@@ -70,9 +70,10 @@ class _Window:
 
 
 def _place_on_canvases(window: _Window, spans: Sequence[ImageSpan]) -> None:
-    """Writes the rotary positions of images, their slices and the marks around them. The whole image is stretched over
-    the canvas of its slices. The marks before and after a tile lie at its corners, and the breaks between lines of
-    slices lie at the right edge of the canvas. Further marks after the last tile lie where the canvas begins."""
+    """Writes the rotary positions of images that are shown as a whole and in slices, and of the tokens around them. For
+    each image, the slices lie side by side on one canvas, over which the whole image is stretched too. The tokens
+    before and after a tile lie at its corners. The breaks between lines of slices lie at the right edge of the canvas,
+    further tokens after the last tile where the canvas begins."""
     shift = origin = 0
     for place, span in enumerate(spans):
         canvas, tile = span.canvas, span.tile

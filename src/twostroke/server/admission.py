@@ -62,8 +62,8 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may reach the server. reach: how a proxy or a browser reaches it. loopback_only: accept only Host and Origin
-    headers that name this machine (run() sets it from the address)."""
+    """Who may reach the server. reach: the names and origins under which proxies and browsers may reach it.
+    loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address)."""
 
     api_key: str | None = None
     reach: Reach = field(default_factory=Reach)

@@ -136,7 +136,7 @@ def routed(routes: Sequence[Route]) -> Starlette:
 
 
 def guarded(app: ASGIApp, parts: ServerParts) -> ASGIApp:
-    """Returns the app with its layers around it: see create_app."""
+    """Returns the app inside the layers that `create_app` lists, which check each request and make its errors."""
     access, serving, telemetry = parts.access, parts.serving, parts.telemetry
     gate = OnePath(Gate(app, access.api_key, access.loopback_only, access.reach), access.reach.root_path)
     boundary = Boundary(gate, telemetry.metrics, serving.new_id, telemetry.listeners, serving.wall_clock)
@@ -199,7 +199,7 @@ def answering_tasks() -> Mapping[str, Task]:
 
 
 def _answering() -> list[tuple[str, Task, Any, Any, Any]]:
-    """Returns for each path: path, task, reader of the body, shape of the answer, kind of the body."""
+    """Returns the paths that run the model, each with its task, body reader, answer's Shape and body class."""
     return [
         ("/v1/chat/completions", Task.GENERATE, chat_call, _chat_shape, ChatRequest),
         ("/v1/completions", Task.GENERATE, completion_call, CompletionShape, CompletionRequest),

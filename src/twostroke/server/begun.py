@@ -7,8 +7,9 @@ from typing import Any
 
 
 class Begun:
-    """Runs the work up to its first wait, and raises any error until then. When it is not `over`, it must be awaited,
-    once."""
+    """Runs an awaitable up to its first wait as soon as this object is made, and raises any error until then. over:
+    True when the awaitable has ended without a wait. Otherwise this object must be awaited, once, which runs the
+    rest."""
 
     def __init__(self, work: Awaitable[Any]) -> None:
         self._rest = work.__await__()
@@ -19,7 +20,7 @@ class Begun:
             self.over = True
 
     def __await__(self) -> Generator[Any, Any, None]:
-        """Run the rest of the work, in the task that awaits it."""
+        """Runs the awaitable from its first wait to its end, in the task that awaits this object."""
         if self.over:
             return
         self.over = True
@@ -32,7 +33,8 @@ class Begun:
 
 
 def _thrown(rest: Generator[Any, Any, Any], error: BaseException) -> Generator[Any, Any, None]:
-    """Pass on an error that came while the work waited, and run the rest of the work."""
+    """Raises an error at the place where the awaitable waits, and runs the rest of the awaitable. The error, such as a
+    cancellation, came during the first wait."""
     try:
         waits_for = rest.throw(error)
     except StopIteration:

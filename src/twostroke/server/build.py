@@ -208,7 +208,7 @@ def admission_of(
     resolved: Resolved, wait_s: Callable[[int, int], float], ends_s: Callable[[int], float] | None = None
 ) -> Admission:
     """Returns the limits on requests: their bodies, their time, and how many are accepted at a time. wait_s, ends_s:
-    see Door."""
+    predict when a refused client may try again; see Door."""
     load = resolved.load
     rules = DoorRules(load.queued_requests, load.queued_tokens, load.key_requests, load.key_tokens)
     return Admission(

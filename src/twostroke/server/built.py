@@ -13,7 +13,8 @@ from twostroke.assembly.settings.resolver import Resolved
 from twostroke.server.parts import ServerParts
 
 NamesHeard = Callable[[Sequence[str]], None]
-"""Called with all names by which requests may call the models of a server, in a thread that may touch a disk."""
+"""A function that gets the names of all models of a server, without adapters. It is called in a thread in which it may
+write files."""
 
 
 def _names_stay(_heard: NamesHeard) -> None:
@@ -22,9 +23,9 @@ def _names_stay(_heard: NamesHeard) -> None:
 
 @dataclass(eq=False)
 class BuiltServer:
-    """parts: the parts for `run`. facts: the facts of a start-up message. make_app: makes the app of a server with
-    several models; None for the usual app. follow_names: called once, with a function that gets all names whenever a
-    model was added while the server runs. Used with `with`, which closes it at the end."""
+    """A server that is ready to run. It is used with `with`, which closes it at the end. parts: what `run` needs.
+    facts: the facts of a start-up message. make_app: makes the app of a server with several models; None for the usual
+    app. follow_names: takes one function, which is called with all models' names whenever a model is added."""
 
     parts: ServerParts
     resolved: Resolved

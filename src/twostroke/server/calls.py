@@ -29,11 +29,12 @@ class AnswerTurn:
     hides_thoughts: bool = False
 
     def new_reader(self) -> TurnReader:
-        """Returns a machine that reads one choice of a chat answer."""
+        """Returns a parser that divides the text of one choice of a chat answer into thoughts, text and tool calls."""
         return TurnReader(self.form, Tools(self.tools.schemas), self.rendered_end)
 
     def new_counting_reader(self) -> TurnReader | None:
-        """Returns a machine that separates thoughts from the rest, for counting; None when the model does not think."""
+        """Returns a parser that separates thoughts from the rest, for counting their tokens; None when the model does
+        not think."""
         return self.new_reader() if self.form.thinks else None
 
     def new_call_id(self, fresh: str, name: str, place: int) -> str:
@@ -56,13 +57,13 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """prompts: one prompt for chat. n: completions of each prompt. echoes: text put before each completion of prompt i,
-    or None.
+    """One API request, ready for the engine. prompts: one prompt for chat. n: the number of completions of each prompt.
+    echoes: for each prompt, the text that is put before its completions; None for no text.
 
-    logprobs: see SamplingParams. grammar_field: the client's name for the grammar. asked: the request as its API's
+    logprobs: see SamplingParams. grammar_field: the client's name for the grammar. asked: the request, for APIs whose
     answers repeat it. ignored_fields: the fields of the request that have no meaning here. warnings: the changes that
-    were made in the request. model: the name that the client used. slot: the number of the call's last answer in
-    llama.cpp's API; None when it gets no number.
+    were made in the request. model: the name that the client used. slot: llama.cpp's id_slot, under which a client may
+    save the answer's tokens and pages later; None where it may not.
     """
 
     response_id: str

@@ -21,10 +21,11 @@ class Counted(Protocol):
 
 
 class ModelCard(msgspec.Struct, frozen=True):
-    """family: the model type in config.json. parameters: the number of parameters. num_bytes: the bytes of the weights
-    in memory. weights: the weight format in memory. file: the format of the model's files, safetensors or gguf.
-    quantization: the name of the format that decides the bits, in the files or in memory. shape: numbers of config.json
-    under GGUF's names. digest: a digest of the model and its format. license: the text of the license, or ""."""
+    """The facts of a model that APIs show. family: the model type in config.json. parameters: the number of parameters.
+    num_bytes: the bytes of the weights in memory. weights: the weight format in memory. file: the format of the model's
+    files, safetensors or gguf. quantization: the file type of GGUF files whose weights are kept as they are, or else
+    the weight format in memory. shape: numbers of config.json under GGUF's names. digest: a digest of the model and its
+    format. license: the text of the license, or ""."""
 
     family: str = ""
     parameters: int = 0

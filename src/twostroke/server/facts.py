@@ -15,7 +15,8 @@ KEY = "twostroke.facts"
 
 @dataclass(slots=True)
 class RequestFacts:
-    """begin_s, end_s: Unix seconds. trace: the W3C headers traceparent and tracestate, as they came.
+    """What logs and metrics get of one HTTP request. begin_s, end_s: Unix seconds. trace: the W3C headers traceparent
+    and tracestate, as they came.
 
     The other fields are set only when the model produced an answer. They are timings of the first completion on the
     engine's clock.
@@ -39,10 +40,11 @@ class RequestFacts:
 
 
 class Listener(Protocol):
-    """Called once for each request, at its end, on the event loop: it must be quick and raise nothing."""
+    """A function that gets the facts of each HTTP request when the request has ended. It is called on the event loop,
+    so it must be quick and raise nothing."""
 
     def __call__(self, facts: RequestFacts, /) -> None:
-        """An HTTP request has ended."""
+        """Called when an HTTP request has ended."""
 
 
 def facts_of(scope: MutableMapping[str, Any]) -> RequestFacts:

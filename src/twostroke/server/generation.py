@@ -115,7 +115,7 @@ class Generation:
 
     async def _admitted(self, prompts: list[Prompt]) -> Stay:
         """Waits until the quarantine admits the prompts; only prompts that were running at a crash wait or are refused.
-        Returns the object whose `leave` must be called when the call ends."""
+        Returns an object whose `leave` must be called at the end of this generation."""
         deadline_s, clock = self._visit.deadline_s, self._parts.admission.door.clock
         try:
             async with asyncio.timeout(None if deadline_s is None else deadline_s - clock()):
@@ -198,15 +198,17 @@ class Generation:
             self._waiter.set_result(news)
 
     def _rest(self) -> None:
-        """Called when all new pieces were handled: starts the timeout of `next` again."""
+        """Called when all new pieces of the answer were handled. Starts anew the time after which `next` raises
+        TimeoutError if no piece comes."""
         for _, reader in self._readers:
             reader.rest()
         if self._timeout_s is not None:
             self._silence.set(self._timeout_s)
 
     def _news(self) -> None:
-        """Called when one of the engine's streams has a new piece and `next` waits. Lets the receiver of `listen`
-        handle the piece. Without a receiver, or where it leaves something to do, the waiting task goes on."""
+        """Called when one of the engine's streams has a new piece and a task waits in `next`. Calls the function that
+        was given to `listen`, which may handle the piece at once. Wakes the task where there is no such function, or
+        where it returns False."""
         if self._waiter is None or self._waiter.done():
             return
         if self._receiver is not None:
@@ -225,7 +227,7 @@ class Generation:
             reader.park(parked)
 
     def _close_readers(self) -> None:
-        """Aborts the running requests, which frees their pages."""
+        """Ends this generation's requests in the engine; those that still run are aborted, which frees their pages."""
         for _, reader in self._readers:
             reader.close()
 

@@ -106,8 +106,8 @@ def _with_images(
 
 
 def _around(template: ChatTemplate, written: str) -> tuple[str, str]:
-    """Returns the texts that the model's template writes before and after an image, because llama.cpp writes them too.
-    written: the text that stands for an image of this model."""
+    """Returns the texts that the model's chat template writes before and after an image. A plain prompt gets them
+    around its images too, as in llama.cpp. written: the text that stands for an image in this model's prompts."""
     probe = PictureMarks(written)
     content = f"{FIRST}{probe.mark(0)}{LAST}"
     try:

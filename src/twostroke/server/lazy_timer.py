@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 
 class LazyTimer:
-    """`ring` is called once when the time that was set last is over; `clear` cancels it. Used on one loop."""
+    """Calls `ring` once, when the delay that was set last is over; `clear` cancels it. Setting a later time needs no
+    new timer of the event loop. All calls must come from one event loop."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -27,7 +28,7 @@ class LazyTimer:
         self._at_s = None
 
     def close(self) -> None:
-        """Stop the timer for ever."""
+        """Stops the timer for good, and cancels the event loop's timer. It must not be set again."""
         self._at_s = None
         if self._handle is not None:
             self._handle.cancel()

@@ -30,9 +30,9 @@ FLOATS = ("epsilon", "freq_base", "freq_base_swa", "softcapping", "scale")
 def model_keys(
     config: Config, entry: str, arch: str, family: Family, tensors: Mapping[str, Shape]
 ) -> dict[str, KeyValue]:
-    """Returns the keys that begin with the architecture's name. entry: the name under which the reader's tables
-    (FAMILIES) describe the architecture. arch: the name that the file gives it. tensors: the names in the file, and
-    shapes."""
+    """Returns the GGUF keys that begin with the architecture's name. entry: the name under which the reader's tables
+    (FAMILIES) describe the architecture. arch: the name that the file gives it. tensors: the shapes of the file's
+    tensors, by name."""
     rope = rope_of(config)
     said = {**config, **({"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {})}
     if not config.get("use_sliding_window", True):
@@ -66,7 +66,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 
 
 def general_keys(arch: str, name: str, file_type: int) -> dict[str, KeyValue]:
-    """Returns the keys that every file has."""
+    """Returns the GGUF keys that every file has."""
     return {
         "general.architecture": arch,
         "general.name": name,
@@ -80,11 +80,9 @@ POOLINGS: Mapping[Pooling, int] = {Pooling.MEAN: MEAN, Pooling.CLS: CLS, Pooling
 
 
 def pooling_keys(arch: str, task: Task, pooling: Pooling | None) -> dict[str, KeyValue]:
-    """Returns the keys that tell how rows become a vector, or that they become a score. pooling: the pooling that the
-    files of sentence-transformers name.
-
-    Raises UnsupportedModel for a model that makes vectors and has none of these files.
-    """
+    """Returns the GGUF keys that tell how the output rows become a vector or a score. pooling: the pooling that the
+    files of sentence-transformers name. Raises UnsupportedModel for a model that makes vectors and has none of these
+    files."""
     if task is Task.RERANK:
         return {f"{arch}.{POOLING}": RANK}
     if task is Task.EMBED and pooling is None:
@@ -113,8 +111,8 @@ def _heads(config: Config, family: Family) -> dict[str, KeyValue]:
 
 
 def _scaled(rope: Mapping[str, Any], config: Config) -> dict[str, KeyValue]:
-    """Returns the keys of rotations that are scaled by a rule. Scaling by divisors is in `rotation_divisors`. The check
-    of the file that is read back refuses other rules."""
+    """Returns the GGUF keys for RoPE scaling of the types yarn and linear, and none for other types, which
+    `rotation_divisors` writes or refuses."""
     kind = rope.get("rope_type", rope.get("type"))
     if kind not in ("yarn", "linear"):
         return {}
@@ -155,8 +153,8 @@ def rotation_divisors(config: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def _turned_part(config: Mapping[str, Any], share: float) -> list[float]:
-    """Returns the divisors of Gemma 4's rotary frequencies: 1 for each pair of channels that is rotated. Each other
-    pair of a head gets a huge number, which stops its rotation."""
+    """Returns the divisors of Gemma 4's rotary frequencies: 1 for each pair of channels that is rotated. All other
+    pairs of a head get a huge number, which stops their rotation."""
     by_layer = (config.get("per_layer_config") or {}).values()
     dim = next((each["head_dim"] for each in by_layer if "head_dim" in each), config.get("global_head_dim") or 512)
     half = int(dim) // 2

@@ -1,8 +1,8 @@
-"""Makes the keys of a tokenizer that merges characters and writes unknown ones as bytes, as SentencePiece does.
+"""Makes the GGUF keys of a tokenizer that merges characters and writes unknown ones as bytes, as SentencePiece does.
 
 Llama 2, Mistral, Phi 3 and Gemma have such tokenizers. GGUF has two kinds for them: `llama`, in which the score of a
 piece decides when it is merged, and `gemma4`, which lists merges. The result is read back and compared with the
-original. `said` is the content of tokenizer.json.
+original. The content of tokenizer.json is called `said`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ WHOLE = "tokenizer.huggingface.json"
 PIECES_OF_TEXT = 512
 """To compare tokenizers, the vocabulary is turned into texts; this is the number of pieces in each."""
 MARKS = 64
-"""Texts around added tokens are made for this many of the first and of the last added tokens, to compare the two
-tokenizers."""
+"""Two tokenizers are compared on texts around added tokens. Such texts are made for this many of the first added
+tokens, and for as many of the last ones."""
 NEWLINE = "\n"
 ODD = "a\x00\x01\x7f é e\u0301 \u200d\U0001f9d1\u200d\U0001f680 \ue000  \t \r\n   x  "
-"""A text with control characters, composed and rare characters, and runs of blanks."""
+"""A text on which two tokenizers are compared: it has control characters, composed and rare characters, and runs of
+blanks."""
 
 
 def merged_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
-    """Returns the GGUF keys of a tokenizer, as the kind `llama`. Raises UnsupportedModel where the tokenizer has steps
-    that GGUF cannot describe."""
+    """Returns the GGUF keys of a tokenizer of the kind `llama`. said: the content of tokenizer.json. Raises
+    UnsupportedModel for a normalizer or a pre-tokenizer that GGUF cannot describe."""
     model = said["model"]
     prefix = _adds_space(said)
     merges = [_pair(each) for each in model["merges"]]
@@ -66,12 +67,12 @@ def merged_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]
 def checked_keys(
     original: tokenizers.Tokenizer, said: Mapping[str, Any], keys: dict[str, KeyValue]
 ) -> dict[str, KeyValue]:
-    """Writes the tokenizer as the kind `llama`, or else as `gemma4`, and returns the keys of the first kind whose
-    tokens are those of the original. keys: all keys of the tokenizer as the kind `llama`.
+    """Returns GGUF keys that give the same tokens as the original tokenizer: those of the kind `llama`, or else those
+    of the kind `gemma4`. said: the content of tokenizer.json. keys: the keys of the kind `llama`.
 
-    Where plain texts have the same tokens, but texts with special tokens have others, or tokens decode to another text,
-    the original is written into the file as well. This engine reads it; llama.cpp reads the keys. Raises
-    UnsupportedModel where plain texts have other tokens.
+    The keys must give the same tokens for plain texts; otherwise UnsupportedModel is raised. Where they differ in texts
+    with special tokens or in decoding, tokenizer.json itself becomes one more key. This engine reads that key;
+    llama.cpp reads the others.
     """
     marks = _marks(said, keys)
     ids_of_marks = frozenset(marks.values())
@@ -130,9 +131,9 @@ def _pair(merge: str | Sequence[str]) -> tuple[str, str]:
 
 
 def _put_spaced(token: Mapping[str, Any], order: Mapping[str, int], tokens: list[str], types: list[int]) -> None:
-    """Puts an added token with U+2581 into the lists. The tokenizers library finds such a token only where the text
-    itself has U+2581. Text with spaces gets the token by merges. So its type is that of plain text, unless texts are
-    normalized before added tokens are searched."""
+    """Puts an added token that contains U+2581 into the lists. Where texts are normalized before added tokens are
+    searched, the token is an added token of the file, written with spaces. Otherwise text with spaces gets the token by
+    merges, so its type is that of plain text."""
     index, text = token["id"], token["content"]
     if token["normalized"]:
         tokens[index], types[index] = text.replace(SPACE, " "), USER_DEFINED
@@ -141,8 +142,9 @@ def _put_spaced(token: Mapping[str, Any], order: Mapping[str, int], tokens: list
 
 
 def _listing_merges(said: Mapping[str, Any], keys: Mapping[str, KeyValue]) -> Iterator[dict[str, KeyValue]]:
-    """Yields the tokenizer's keys once more, changed to the kind `gemma4`, which has merges in place of scores. Yields
-    nothing for a tokenizer that puts a space before a text, because `gemma4` puts none. said: tokenizer.json."""
+    """Yields the GGUF keys of the same tokenizer as the kind `gemma4`, which has merges in place of scores. Yields
+    nothing for a tokenizer that puts a space before a text, because `gemma4` puts none. said: the content of
+    tokenizer.json. keys: the keys of the kind `llama`."""
     if keys[PREFIX + "add_space_prefix"]:
         return
     left_out = {PREFIX + name for name in ("scores", "pre", "add_space_prefix")}
@@ -156,8 +158,8 @@ def _read_back(keys: Mapping[str, KeyValue]) -> TokenList:
 
 
 def _marks(said: Mapping[str, Any], keys: Mapping[str, KeyValue]) -> dict[str, int]:
-    """Returns the added tokens, which are found in a text before it is split, and their ids. The unknown token of a
-    file is always one of them."""
+    """Returns the ids of the added tokens by their texts. A tokenizer finds added tokens before it splits a text. The
+    unknown token is included, because a GGUF file makes it an added token."""
     found = {token["content"]: token["id"] for token in said.get("added_tokens", ())}
     unknown = said["model"].get("unk_token")
     if unknown in said["model"]["vocab"]:

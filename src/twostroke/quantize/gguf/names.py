@@ -21,14 +21,14 @@ _BIASES = (".weight", ".bias")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StoredPlan:
-    """How one tensor of the GGUF file is made. name: its name in the file. ours: the checkpoint's tensors from which it
-    is made: one, or one for each expert. shape: the stored shape, rows first. stem: its name in the layer without the
-    ending. layer: -1 for a tensor outside the layers.
+    """How one tensor of the GGUF file is made from the checkpoint. name: its name in the file. ours: the checkpoint's
+    tensors from which it is made: one, or one for each expert. shape: its shape in the file, rows first. stem: its name
+    in the layer without an ending such as .weight. layer: -1 for a tensor outside the layers.
 
-    place: the checkpoint tensor's name, and how its rows were moved, for a tensor that is stored by itself. turned:
+    place: for a tensor that is stored by itself, the name in the checkpoint and the changes of its rows. turned:
     whether it is stored transposed. less_one: whether the file has w + 1 for each number w of the checkpoint, so that
-    readers subtract 1. joined: where one tensor of the checkpoint is several tensors of the file, the description of
-    that tensor. piece: this tensor's index among those of the file. rows: how many rows each of those has.
+    readers subtract 1. joined: set where several tensors of the file are parts of one checkpoint tensor, which it
+    describes. piece: this tensor's index among these parts. rows: the number of rows of each part.
     """
 
     name: str
@@ -84,8 +84,8 @@ def plan_tensors(family: Family, config: Config, layers: int, shapes: Mapping[st
 def _own(
     family: Family, table: Mapping[str, str | Place], prefix: str, shapes: Mapping[str, Shape], mixture: bool
 ) -> Iterator[StoredPlan]:
-    """Yields the tensors of the file that are made of one tensor of ours, or of one for each expert. Where a tensor of
-    ours has two known names, the one that llama.cpp's converter writes comes first."""
+    """Yields the tensors of the file that are made of one tensor of the checkpoint, or of one for each expert. Where
+    GGUF has two names for a tensor of the checkpoint, the name that llama.cpp's converter writes comes first."""
     for rest, said in sorted(table.items(), key=lambda item: _rank(item[0], mixture)):
         place = said if isinstance(said, Place) else Place(said)
         ending = _ENDING.search(rest)
@@ -104,9 +104,9 @@ def _own(
 
 
 def _rank(rest: str, mixture: bool) -> tuple[bool, bool]:
-    """Returns the key by which the names of a family's table are sorted; where two names are for one tensor of the
-    checkpoint, the first name is written. ffn_norm comes late, because llama.cpp reads post_attention_norm in its place
-    where a table has both. mixture: whether the layer has experts; then the names with _shexp come first."""
+    """Returns the sort key of a name in a family's table. Where the table has two names for one tensor of the
+    checkpoint, the one that comes first is written. ffn_norm comes late, because llama.cpp reads post_attention_norm in
+    its place where a table has both. mixture: whether the layer has experts; then names with _shexp come first."""
     return rest in ("exp_probs_b", "ffn_norm"), ("_shexp" in rest) != mixture
 
 
@@ -128,7 +128,7 @@ def _plan(
 
 
 def _unshaped(place: Place, stem: str, shape: Shape) -> Shape:
-    """Returns the shape that the tensor has in the file."""
+    """Returns the shape that a tensor gets in the GGUF file. shape: its shape in the checkpoint."""
     if place.shape is None:
         return shape
     if place.shape is filters:
@@ -157,15 +157,16 @@ SHARES: Mapping[str, Callable[[Config, int], tuple[int, ...]]] = {
     "self_attn.kv_b_proj.weight": _of_latent,
     "linear_attn.in_proj_qkvz.weight": _of_delta,
 }
-"""Functions that return how many rows each tensor of the file gets of one of our joined tensors, where the numbers
-differ."""
+"""For a tensor of the checkpoint that becomes several tensors of the file with different numbers of rows: a function of
+the config and the number of all rows, which returns the number of rows of each part."""
 
 
 def _joined(
     family: Family, config: Config, prefix: str, shapes: Mapping[str, Shape], mixture: bool
 ) -> Iterator[StoredPlan]:
-    """Yields the tensors of the file that are parts of one of our tensors, such as q, k and v of a joined qkv. Where
-    our tensor can be stored in two ways, the way that suits the layer is taken."""
+    """Yields the tensors of the file that are parts of one tensor of the checkpoint, such as q, k and v of a joined
+    qkv. Where the family's table has two entries for a tensor, the entry that suits the layer is taken. mixture:
+    whether the layer has experts."""
     chosen: dict[str, Joined] = {}
     for joined in sorted(family.joined, key=lambda each: ("_shexp" in each.pieces[0]) != mixture):
         if prefix + joined.name in shapes:

@@ -23,7 +23,8 @@ def _shared(config: Config) -> dict[str, Any]:
 
 
 def gemma3n(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Gemma 3n: streams, sparse activations, a width for each layer."""
+    """Returns the GGUF keys that Gemma 3n needs: the feed-forward width and the activation sparsity of each layer, and
+    the keys of its sliding windows."""
     layers = int(config["num_hidden_layers"])
     widths, shares = config["intermediate_size"], config.get("activation_sparsity_pattern") or [0.0] * layers
     return {
@@ -34,7 +35,8 @@ def gemma3n(config: Config, names: Names) -> dict[str, Any]:
 
 
 def gemma4(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Gemma 4: heads of two sizes; layers that share K and V may be twice as wide."""
+    """Returns the GGUF keys that Gemma 4 needs. It has heads of two sizes, and layers that share K and V may have a
+    feed-forward block of twice the width."""
     types = list(config.get("layer_types") or ())
     by_layer = config.get("per_layer_config") or {}
     layers = [dict(by_layer.get(str(index)) or by_layer.get(index) or {}) for index in range(len(types))]

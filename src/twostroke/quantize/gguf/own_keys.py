@@ -1,8 +1,8 @@
 """Keys of GGUF files that only single families have, and that the reader's tables do not describe. They are the inverse
 of what the family's reader (`more`) computes.
 
-A key that is missing here makes the file read as another model. The check of the file that is read back then refuses
-it.
+If this module lacks a key that a family needs, the written file describes another model. The file is read back after it
+is written, and is then refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from twostroke.weights.gguf.families.family import Config
 
 
 def _sigmoid(config: Config, _: Names) -> dict[str, Any]:
-    """Returns the keys of DeepSeek-V3's rule for choosing experts."""
+    """Returns the GGUF keys for DeepSeek-V3's way of choosing experts."""
     return {"expert_gating_func": 2, "expert_weights_norm": bool(config.get("norm_topk_prob", True))}
 
 
@@ -37,7 +37,7 @@ def _always_divided(config: Config, _: Names) -> dict[str, Any]:
 
 
 def _pattern(config: Config, _: Names) -> dict[str, Any]:
-    """Returns the keys for the layers that have a window, layer by layer."""
+    """Returns the GGUF key that tells, layer by layer, which layers have a sliding window."""
     types = config.get("layer_types")
     if not config.get("sliding_window") or not types or "sliding_attention" not in types:
         return {"attention.sliding_window": None}
@@ -51,8 +51,8 @@ def _swa_base(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _latent(config: Config, _: Names) -> dict[str, Any]:
-    """Returns the keys for the heads of latent attention as llama.cpp computes them: one head of keys, made of the
-    latent and its rotated part."""
+    """Returns the GGUF keys for latent attention (MLA), which llama.cpp computes with one KV head. The key of this head
+    is the latent and the part that has rotary positions."""
     rank, turned = int(config["kv_lora_rank"]), int(config["qk_rope_head_dim"])
     factor = rope_of(config).get("mscale_all_dim")
     return {
@@ -76,8 +76,8 @@ def _deepseek3(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _mistral4(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys for queries that are multiplied by 1 + beta * log(1 + floor(position / L)). L is the context
-    length of the model's training."""
+    """Returns the GGUF keys for Mistral 4, whose queries are multiplied by 1 + beta * log(1 + floor(position / L)). L
+    is the context length of the model's training."""
     rope = rope_of(config)
     growth = float(rope.get("llama_4_scaling_beta") or 0.0)
     return {
@@ -139,8 +139,8 @@ def _falcon(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _whole_heads(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the key for the width of the feed-forward block, taken from the shape of its matrix ffn_up. The keys
-    for sizes of heads are None, so they are not written: files of Falcon, BLOOM and MPT do not have them."""
+    """Returns the feed-forward width, taken from the shape of the matrix ffn_up, and None for the sizes of heads. A key
+    with the value None is not written, because files of Falcon, BLOOM and MPT do not have it."""
     width = next(shape[0] for name, shape in names.items() if name.endswith("ffn_up.weight"))
     absent = dict.fromkeys(("attention.key_length", "attention.value_length", "rope.dimension_count"))
     return {**absent, "feed_forward_length": width}
@@ -226,7 +226,8 @@ def _olmo(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _encoder(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of encoders. Few of their configs give the width of a head."""
+    """Returns the GGUF keys of an encoder. Keys for the sizes of heads are None, and not written, where the config does
+    not give them."""
     usual = () if config.get("head_dim") else ("attention.key_length", "attention.value_length")
     return {"attention.causal": False, **dict.fromkeys((*usual, "rope.dimension_count", "attention.head_count_kv"))}
 

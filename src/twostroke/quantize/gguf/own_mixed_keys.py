@@ -9,17 +9,19 @@ from twostroke.weights.gguf.families.family import Config
 
 
 def apertus(config: Config, _: Names) -> dict[str, Any]:
-    """Returns the numbers of the activation, layer by layer."""
+    """Returns the GGUF keys for the numbers of the activation xIELU, each a list over the layers."""
     return {f"xielu.{name}": [float(each) for each in numbers] for name, numbers in config["xielu"].items()}
 
 
 def grok(config: Config, names: Names) -> dict[str, Any]:
-    """Returns a cap of the router, which llama.cpp reads and does not use."""
+    """Returns the GGUF key for the soft cap of the router's logits. llama.cpp reads this key, but does not use its
+    value."""
     return {"router_logit_softcapping": 30.0}
 
 
 def kimi_linear(config: Config, names: Names) -> dict[str, Any]:
-    """Returns keys in addition to those of latent attention: the layers that have it, and the heads of the others."""
+    """Returns the GGUF keys that Kimi Linear needs in addition to those of latent attention: which layers have latent
+    attention, and those of its experts and linear layers."""
     layers = range(int(config["num_hidden_layers"]))
     linear = config.get("linear_attn_config") or {}
     renamed = {
@@ -42,7 +44,8 @@ def kimi_linear(config: Config, names: Names) -> dict[str, Any]:
 
 
 def mimo2(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of MiMo-V2, which has twice as many KV heads in layers with a window."""
+    """Returns the GGUF keys that MiMo-V2 needs. The model has twice as many KV heads in layers with a window as in
+    others."""
     layers = range(int(config["num_hidden_layers"]))
     dim, base = head_dim(config), int(config.get("num_key_value_heads") or 4)
     pattern = config.get("hybrid_layer_pattern")

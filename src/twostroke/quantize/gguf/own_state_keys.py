@@ -9,7 +9,7 @@ from twostroke.weights.gguf.families.family import Config
 
 
 def states(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of a model whose layers are all Mamba 1, or all Mamba 2."""
+    """Returns the GGUF keys that a model needs whose layers are all Mamba 1, or all Mamba 2."""
     inner = int(config.get("intermediate_size") or config["expand"] * config["hidden_size"])
     inner = int(config["num_heads"] * config["head_dim"]) if "num_heads" in config else inner
     return {
@@ -22,12 +22,12 @@ def states(config: Config, names: Names) -> dict[str, Any]:
 
 
 def falcon_mamba(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Falcon Mamba: Mamba with norms."""
+    """Returns the GGUF keys that Falcon Mamba needs: Mamba with norms."""
     return {**states(config, names), "ssm.dt_b_c_rms": True}
 
 
 def jamba(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Jamba: Mamba and attention."""
+    """Returns the GGUF keys that Jamba needs: Mamba and attention."""
     return {
         **_of_attending(config, names),
         "ssm.inner_size": int(config.get("mamba_expand", 2) * config["hidden_size"]),
@@ -40,14 +40,15 @@ def jamba(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _of_attending(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the number of KV heads layer by layer, 0 for layers without attention."""
+    """Returns the GGUF key that lists the number of KV heads of each layer; the number is 0 for layers without
+    attention."""
     kv = int(config.get("num_key_value_heads") or config["num_attention_heads"])
     layers = range(int(config["num_hidden_layers"]))
     return {"attention.head_count_kv": [kv if f"blk.{index}.attn_q.weight" in names else 0 for index in layers]}
 
 
 def granite_hybrid(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Granite 4: Mamba 2 and attention."""
+    """Returns the GGUF keys that Granite 4 needs: Mamba 2 and attention."""
     turns = config.get("position_embedding_type") == "rope"
     return {
         **_of_attending(config, names),
@@ -58,7 +59,7 @@ def granite_hybrid(config: Config, names: Names) -> dict[str, Any]:
 
 
 def lfm2(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of LFM2: short convolutions and attention."""
+    """Returns the GGUF keys that LFM2 needs: short convolutions and attention."""
     epsilon = float(config.get("norm_eps", 1e-5))
     return {
         **_of_attending(config, names),
@@ -68,12 +69,12 @@ def lfm2(config: Config, names: Names) -> dict[str, Any]:
 
 
 def lfm2moe(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of LFM2 with experts."""
+    """Returns the GGUF keys that LFM2 with experts needs."""
     return {**lfm2(config, names), "expert_gating_func": 2}
 
 
 def delta(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Qwen3-Next: the gated delta rule and attention."""
+    """Returns the GGUF keys that Qwen3-Next needs: the gated delta rule and attention."""
     dim = head_dim(config)
     share = config.get("partial_rotary_factor") or rope_of(config).get("partial_rotary_factor") or 0.25
     layers = range(int(config["num_hidden_layers"]))
@@ -87,6 +88,6 @@ def delta(config: Config, names: Names) -> dict[str, Any]:
 
 
 def delta_sections(config: Config, names: Names) -> dict[str, Any]:
-    """Returns the keys of Qwen3.5: those of Qwen3-Next, and rotations in sections."""
+    """Returns the GGUF keys that Qwen3.5 needs: those of Qwen3-Next, and the sections of its rotary positions."""
     sections = rope_of(config).get("mrope_section") or [11, 11, 10]
     return {**delta(config, names), "rope.dimension_sections": [*map(int, sections), 0]}

@@ -1,5 +1,5 @@
-"""Makes the numbers of a tensor in a GGUF file from the checkpoint's tensors ("ours"). It does the inverse of what the
-reader of GGUF files changes."""
+"""Makes the numbers of a tensor in a GGUF file from the checkpoint's tensors ("ours"). The reader of GGUF files changes
+numbers and orders of rows; this module undoes these changes in advance."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from twostroke.weights.gguf.naming import order_of_pairs
 from twostroke.weights.tensor_source import as_f32
 
 PIECE_ELEMENTS = 1 << 22
-"""How many elements are converted at a time, where rows keep their order. The searches of scales hold a few copies of
-them."""
+"""How many elements of a tensor are read and converted at a time, unless its rows are moved; then the whole tensor is
+read. The search for scales holds a few copies of these elements."""
 
 
 def stored_values(plan: StoredPlan, family: Family, config: Config, checkpoint: Checkpoint) -> Iterator[F32Array]:
-    """Yields the rows of a tensor of the file in order, (rows, columns) each time. config: the config that the reader
-    makes of the file's keys, because the orders of rows depend on it."""
+    """Yields the rows of a tensor of the file in order, (rows, columns) each time. config: the config that a reader of
+    the file makes of its keys. It is needed because the order of rows depends on it."""
     if plan.joined is not None:
         yield from _of_joined(plan, config, checkpoint)
         return
@@ -54,8 +54,8 @@ def _moved(plan: StoredPlan, values: F32Array, order: I32Array | None, columns: 
 
 
 def _back(values: F32Array, order: I32Array | None) -> F32Array:
-    """Moves our rows to their places in the file. order: for each of our rows its row in the file; None where rows
-    stay."""
+    """Moves rows of the checkpoint to their places in the file. order: for each row of the checkpoint, its index in the
+    file; None where both have the same order."""
     if order is None:
         return values
     stored = np.empty_like(values)
@@ -64,8 +64,8 @@ def _back(values: F32Array, order: I32Array | None) -> F32Array:
 
 
 def _of_joined(plan: StoredPlan, config: Config, checkpoint: Checkpoint) -> Iterator[F32Array]:
-    """Yields the rows of a tensor of the file that is one part of a joined tensor of ours, such as q of a joined qkv. A
-    stack (matrices, rows, columns) of ours is read matrix by matrix."""
+    """Yields the rows of a tensor of the file that is one part of a joined tensor of the checkpoint, such as q of a
+    joined qkv. If the joined tensor is a stack (matrices, rows, columns), it is read matrix by matrix."""
     joined = plan.joined
     if joined is None:
         raise ValueError(f"{plan.name} is no piece")
@@ -92,8 +92,8 @@ def _of_joined(plan: StoredPlan, config: Config, checkpoint: Checkpoint) -> Iter
 
 
 def _order(plan: StoredPlan, config: Config) -> I32Array | None:
-    """Returns where each row of our joined tensor goes in the file: its index when the file's parts lie one after the
-    other. None where the order is the same."""
+    """A joined tensor of the checkpoint is several tensors in the file. Returns, for each of its rows, the row's index
+    in these tensors, laid one after the other. None where the order is the same."""
     if plan.joined is None or plan.joined.order is None:
         return None
     return plan.joined.order(config, _shapes(plan))
@@ -110,7 +110,8 @@ def _inverse(plan: StoredPlan, config: Config, matrices: int) -> I32Array:
 
 
 def _shapes(plan: StoredPlan) -> tuple[Shape, ...]:
-    """Returns the shapes, in the file, of all parts of our joined tensor."""
+    """Returns the shapes, in the file, of all parts of a joined tensor of the checkpoint, of which this tensor is one
+    part."""
     joined, shape, found = plan.joined, plan.shape, []
     if joined is None:
         return ()

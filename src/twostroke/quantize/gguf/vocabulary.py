@@ -1,8 +1,8 @@
-"""Makes the keys of a tokenizer from tokenizer.json. This file is for tokenizers with merges over bytes.
-merged_vocabulary.py is for merges over characters, encoder_vocabulary.py for encoders.
+"""Makes the GGUF keys of a tokenizer from tokenizer.json, whose content is called `said`. This file is for tokenizers
+with merges over bytes. merged_vocabulary.py is for merges over characters, encoder_vocabulary.py for encoders.
 
 GGUF has a name for the way in which texts are split before merges. The name is found by the patterns that the reader
-knows. Other tokenizers are refused. `said` is the content of tokenizer.json.
+knows. Other tokenizers are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twostroke.weights.json_file import read_object
 
 
 def vocabulary_keys(folder: Path, config: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
-    """Returns the keys of a folder's vocabulary. Raises UnsupportedModel."""
+    """Returns the GGUF keys of the tokenizer in a model's folder. Raises UnsupportedModel."""
     said = tokenizer_members(folder)
     kind = _kind(said)
     if kind not in MAKERS:
@@ -44,7 +44,8 @@ def vocabulary_keys(folder: Path, config: Mapping[str, Any], vocab_size: int) ->
 
 
 def _kind(said: Mapping[str, Any]) -> str:
-    """Returns the kind of a tokenizer, as MAKERS names it."""
+    """Returns the type of a tokenizer's model, such as BPE or WordPiece. BPE over characters has the name CHARACTERS.
+    said: the content of tokenizer.json."""
     model = said.get("model")
     kind = str(model.get("type")) if isinstance(model, dict) else ""
     if kind != "BPE" or not isinstance(model, dict) or not model.get("byte_fallback"):
@@ -72,7 +73,7 @@ MAKERS: Mapping[str, Callable[[Mapping[str, Any], int], dict[str, KeyValue]]] = 
     "WordPiece": wordpiece_keys,
     "Unigram": unigram_keys,
 }
-"""The functions that make the keys, by the kind that tokenizer.json names."""
+"""The functions that make a tokenizer's GGUF keys, by the type that `_kind` returns."""
 
 
 def _pre(said: Mapping[str, Any]) -> str:

@@ -62,12 +62,13 @@ KEPT = (
     *("ssm_conv1d", "ssm_d", "shortconv.conv", "position_embd", "token_types", "cls"),
     *("altup_", "laurel_", "per_layer_model_proj"),
 )
-"""The beginnings of the names of tensors that are never rounded: they are small, and read as vectors."""
+"""The beginnings of the names of tensors that are stored without rounding: they are small, and the reader takes them as
+float32 numbers, not as packed matrices."""
 OUTPUT = "output.weight"
 """The name of the head's tensor. In a file without it the embedding is the head."""
 DECAY = "ssm_a"
-"""The whole name of a tensor that is never rounded either. Longer names that begin like this belong to matrices, which
-are rounded as all others."""
+"""The whole name of one more tensor that is stored without rounding. Longer names with this beginning, such as
+ssm_alpha, belong to matrices, which are rounded as all others."""
 NARROW: Mapping[str, str] = {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}
 """The types that llama.cpp uses in place of a type where rows are not whole blocks of 256."""
 
@@ -119,8 +120,9 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Described:
-    """A model as a GGUF file describes it. plans, types: for each tensor of the file, by its name there, how it is made
-    from the checkpoint, and its type. config: the config that the reader will make of the keys."""
+    """A model as a GGUF file describes it. plans: how each tensor of the file is made from the checkpoint. types: the
+    format of each tensor. Both are mappings by the tensors' names in the file. config: the config that a reader will
+    make of the keys."""
 
     arch: str
     family: Family
@@ -144,8 +146,8 @@ def describe(
     pooling: Pooling | None,
     mix: GgufMix,
 ) -> Described:
-    """Tries the architectures (entries of the reader's tables) that the model can be written as. Returns the
-    description for the first with which the file is read back as the same model.
+    """Returns the description of a model as a GGUF file. Architectures (entries of the reader's tables) that fit the
+    model are tried in order, until a description is read back as the same model.
 
     shapes: the shapes of the checkpoint's tensors, by name. read: returns the numbers of one tensor. Raises
     UnsupportedModel.
@@ -236,8 +238,9 @@ def mixed_type(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> Wr
 
 
 def has_more_bits(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> bool:
-    """Returns True for the head. In Q4_K_M, it also returns True for matrices that make V or end a feed-forward block,
-    in the first and last eighth of the layers and every third layer between. layers, is_tied: see `mixed_type`."""
+    """Returns True for a matrix that gets the mix's finer type: the head. In Q4_K_M, also some matrices that make V or
+    end a feed-forward block: in the first and last eighth of the layers, and in every third layer between. layers,
+    is_tied: see `mixed_type`."""
     if mix.name == "Q4_K_M" and plan.stem in ("attn_v", "ffn_down", "ffn_down_exps"):
         eighth = layers // 8
         return plan.layer < eighth or plan.layer >= 7 * layers // 8 or (plan.layer - eighth) % 3 == 2

@@ -33,7 +33,8 @@ class PackedLayout:
     order: Order = Order.FIXED
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
-        """Returns the group that was asked for; None unless columns fill whole groups and a group fills whole words."""
+        """Returns the group size `asked`. Returns None where columns cannot be divided into groups of this size, or
+        where a group does not fill whole words."""
         return None if columns % asked or asked % (WORD_BITS // self.rule.bits) else asked
 
     def arrays(self, solved: Solved) -> Arrays:
@@ -57,7 +58,7 @@ class RowsLayout:
     order: Order = Order.FIXED
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
-        """Returns the columns: one group for each row, whatever was asked for."""
+        """Returns `columns`, because each row is one group, whatever group size was asked for."""
         return columns
 
     def arrays(self, solved: Solved) -> Arrays:

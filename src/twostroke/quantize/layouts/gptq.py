@@ -29,8 +29,8 @@ class GptqLayout:
     order: Order = Order.MOVED
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
-        """Returns the group size `asked`; None where rows or columns do not fill whole 32-bit words, or columns no
-        whole groups."""
+        """Returns the group size `asked`. Returns None where rows or columns do not fill whole 32-bit words, or where
+        columns cannot be divided into groups of this size."""
         each = WORD_BITS // self.rule.bits
         return None if rows % each or columns % each or columns % asked else asked
 

@@ -29,7 +29,8 @@ BLOCK = 128
 
 
 class Order(enum.Enum):
-    """The rule for which columns share a grid. See the module."""
+    """Which columns share a scale and a zero point. FIXED: neighbouring columns. MOVED: columns that GPTQ rounds one
+    after the other; it begins with those that have the largest inputs."""
 
     FIXED = "fixed"
     MOVED = "moved"
@@ -37,8 +38,9 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GptqRule:
-    """How a matrix is rounded. grid: the rule of its grids. group: the number of columns of a group. order: the order
-    of groups. damping: this share of the mean of the moments' diagonal is added to the diagonal."""
+    """How GPTQ rounds a matrix. grid: how the scale and the zero point of a group are found. group: the number of
+    columns that share them. order: which columns form a group. damping: this share of the mean of the moments' diagonal
+    is added to the diagonal."""
 
     grid: GridRule
     group: int
@@ -109,7 +111,8 @@ def _solved(codes: F32Array, grids: list[Grid], order: I32Array, rule: GptqRule)
 
 
 def _fixed_grids(matrix: F32Array, hessian: F32Array, rule: GptqRule) -> list[Grid]:
-    """Returns the grids of groups of adjacent columns. Errors of columns with large inputs weigh more."""
+    """Returns the scales and zero points of groups of adjacent columns. Errors of columns with large inputs weigh
+    more."""
     importance = np.diag(hessian)
     steps = range(0, matrix.shape[1], rule.group)
     return [find_grid(matrix[:, at : at + rule.group], rule.grid, importance[at : at + rule.group]) for at in steps]

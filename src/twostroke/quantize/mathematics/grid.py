@@ -23,7 +23,9 @@ _LEAST_SCALE = np.float32(2.0**-24)
 
 @dataclass(frozen=True, slots=True)
 class GridRule:
-    """The rule of a grid. bits: the bits of a code. searched: whether ranges smaller than the extremes are tried."""
+    """How the scale and the zero point of a group of weights are found. bits: the bits of a code. symmetric: whether
+    the zero point is always the middle code. searched: whether smaller scales, which clip the largest weights, are
+    tried too."""
 
     bits: int
     symmetric: bool
@@ -31,7 +33,7 @@ class GridRule:
 
     @property
     def top(self) -> int:
-        """The largest code."""
+        """The largest code: 2^bits - 1."""
         return (1 << self.bits) - 1
 
     @property
@@ -42,7 +44,8 @@ class GridRule:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Grid:
-    """The grid of one group of columns. scales, zeros: (rows,) float32; scales are exact in float16."""
+    """The scales and zero points of one group of columns, one of each for every row. scales, zeros: (rows,) float32;
+    scales are exact in float16."""
 
     rule: GridRule
     scales: F32Array
@@ -61,8 +64,8 @@ class Grid:
 
 
 def find_grid(values: F32Array, rule: GridRule, importance: F32Array | None = None) -> Grid:
-    """Returns the grid of a group. values: (rows, n). importance: (n,) weights of the columns' errors, None for equal
-    weights."""
+    """Returns the scales and zero points with which a group of columns is rounded. values: (rows, n), the group's
+    numbers. importance: (n,) weights of the columns' errors, None for equal weights."""
     best = _grid(values, rule, np.float32(1))
     if not rule.searched:
         return best
@@ -94,7 +97,6 @@ def _half(scales: F32Array) -> F32Array:
 
 
 def _error(values: F32Array, grid: Grid, weights: F32Array) -> F32Array:
-    """Returns the weighted squared errors (rows,)."""
     difference = grid.values(grid.codes(values)) - values
     found: F32Array = (difference * difference) @ weights
     return found

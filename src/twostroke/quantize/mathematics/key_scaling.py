@@ -7,8 +7,9 @@ score's error is
     mean((max_c |k_c| / f_c / steps)^2) * sum_c mean(q_c^2) f_c^2          K is rounded
     + mean((max_c |q_c| f_c / 127)^2) * sum_c mean(k_c^2) / f_c^2          attention rounds queries to bytes
 
-up to one constant. f_c is a power of two near (size of k_c)^alpha. alpha is the value of a list that makes this error
-the smallest. The search is that of AWQ (Lin et al. 2023), on K in place of weights.
+up to one constant. steps is the largest code of K's format, 127 is that of queries. f_c is the power of two nearest to
+(largest |k_c|)^alpha, up to one factor for all channels. Several values of alpha are tried, and the one with the
+smallest error is taken. The search is that of AWQ (Lin et al. 2023), on K in place of weights.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ class Moments:
         return cls(np.zeros((columns, columns), np.float32), np.zeros(columns), np.zeros(columns, np.float32))
 
     def add(self, x: F32Array) -> None:
-        """Adds inputs (T, columns) to the moments. Raises ValueError for values that are NaN or infinite."""
+        """Adds the inputs of T rows, (T, columns), to the sums, and updates `largest`. Raises ValueError for values
+        that are NaN or infinite."""
         sums = x.T @ x
         if not np.isfinite(sums.trace()):
             raise ValueError("some inputs are NaN or infinite")
@@ -42,7 +43,8 @@ class Moments:
         self.rows += len(x)
 
     def scaled(self, factors: F32Array) -> Moments:
-        """Returns the moments of the inputs divided by factors (columns,)."""
+        """Returns the moments that the inputs would have if each column was divided by its factor. factors:
+        (columns,)."""
         inverse = np.float32(1) / factors
         hessian = self.hessian * inverse[:, None] * inverse
         return Moments(hessian, self.magnitudes * inverse, self.largest * inverse, self.rows)

@@ -1,7 +1,7 @@
 """The arrays that hold adapters: for each adapted tensor a bank of matrices, with a place (slot) for each adapter.
 
-A slot must not be filled while rows are computed with its adapter. All banks lie in one array. Where the system puts
-this array into large pages, a step reads adapters faster.
+A slot must not be filled while a step computes rows with the adapter that is in it. All banks lie in one array. Where
+the system puts this array into large pages, a step reads adapters faster.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ def bank_bytes(parts: Iterable[AdaptedPart], weight_format: WeightFormat) -> int
 
 
 class AdapterBank:
-    """The memory of all adapters. matrices, vectors: banks and ranks by their keys; only the program with adapters has
-    these keys, not the model itself. memory: the device's memory that holds them. The host keeps a copy of each vector
-    of ranks: when one adapter's rank changes, the whole vector is written again."""
+    """The memory of all adapters. matrices: the banks. vectors: the ranks of the adapters in the slots, a vector for
+    each adapted module. Both are mappings by keys that only the program with adapters has, not the model itself.
+    memory: the device's memory that holds them. The host keeps a copy of each vector of ranks: when one adapter's rank
+    changes, the whole vector is written again."""
 
     def __init__(
         self, parts: tuple[AdaptedPart, ...], weight_format: WeightFormat, memory: DeviceMemory = HOST
@@ -90,8 +91,8 @@ class AdapterBank:
 
 
 def _empty(banks: list[Weight], weight_format: WeightFormat, memory: DeviceMemory) -> dict[str, PackedWeight]:
-    """Makes banks of zeros, by their keys. On the host, the system provides memory for them when they are first
-    written. Every size is a whole number of cache lines."""
+    """Makes banks of zeros, and returns them by the banks' keys in the program. On the host, the system provides memory
+    for them when they are first written. Every size is a whole number of cache lines."""
     sizes = [bank.experts * weight_format.data_bytes(bank.rows, bank.columns) for bank in banks]
     room, made, end = memory.zeros(sum(sizes)), dict[str, PackedWeight](), 0
     for bank, size in zip(banks, sizes, strict=True):

@@ -93,7 +93,8 @@ class LoraFolder:
         return down, scaled
 
     def fingerprint(self) -> str:
-        """Returns 32 hex digits of all bytes of both files. Raises CorruptModel."""
+        """Returns a digest, 32 hex digits, of all bytes of the adapter's config file and its tensor file. Raises
+        CorruptModel."""
         digest = hashlib.blake2b(read_bytes(self._file.path.parent / CONFIG_NAME), digest_size=16)
         at = 0
         while piece := self._file.read_at(at, HASH_BYTES):
@@ -154,7 +155,8 @@ def _modules(file: SafetensorsFile, config: LoraConfig, model: Model) -> dict[st
 
 
 def _check(file: SafetensorsFile, config: LoraConfig, module: str, halves: set[str], tensor: Tensor) -> None:
-    """Checks that both tensors of a module exist, have the rank of the config, and have the sizes of the model."""
+    """Checks that the matrices A and B of a module exist, have the rank of the config, and fit the model's matrix.
+    halves: those of "A" and "B" that the file has. tensor: the model's matrix. Raises CorruptModel."""
     base = f"base_model.model.{module}"[:200]
     if len(halves) < 2:
         missing = "B" if "A" in halves else "A"

@@ -55,8 +55,8 @@ class ModulePattern:
         return len(name) in self._ends(self._tree, name, frozenset({0}))
 
     def _ends(self, items: Iterable[Any], name: str, starts: Places) -> Places:
-        """Returns the places where a match of all items, one after the other, may end. starts: the places where the
-        match may begin."""
+        """Matches parts of an expression, one after the other, and returns the places in `name` where the match may
+        end. items: the parts, as Python's `re` parsed them. starts: the places where the match may begin."""
         for kind, value in items:
             if not starts:
                 break
@@ -93,7 +93,8 @@ class ModulePattern:
 
 
 def _check(items: Iterable[Any]) -> None:
-    """Raises ValueError for parts that are not supported."""
+    """Raises ValueError where a parsed regular expression has a part that this module does not support. items: the
+    parts."""
     for kind, value in items:
         word, inner = str(kind), []
         if word == "BRANCH":
@@ -127,5 +128,6 @@ def _in_set(kind: str, value: Any, character: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def module_pattern(text: str) -> ModulePattern:
-    """Returns the expression, which is parsed only once. Raises ValueError for an expression that is not supported."""
+    """Returns the parsed form of a regular expression over module names; the same text is parsed only once. Raises
+    ValueError for an expression that is not supported."""
     return ModulePattern(text)

@@ -52,11 +52,12 @@ class EarlyForward(Protocol):
         result_bytes: int,
     ) -> None:
         """Starts a step and the sampling of its rows, without waiting for it. asked, lists: what is sampled for each
-        row; see SamplingForward.sampled. The step's results, of result_bytes for each row, are read by the number
-        `slot`.
+        row; see SamplingForward.sampled. slot: the number by which the step's results, of result_bytes for each row,
+        are read later.
 
-        follows: (slot of an earlier step, pairs (N, 2)): the token of each row pairs[i, 0] is the result of row
-        pairs[i, 1] of that step. In the copy to the device, the pairs lie after `asked` and before `lists`.
+        follows: for each earlier step from which rows get their tokens, its slot and pairs (N, 2). A pair is a row of
+        the new step and the row of the earlier step that samples its token. In the copy to the device, the pairs lie
+        after `asked` and before `lists`.
         """
 
     def results(self, slot: int, row_results: Rows) -> float:
@@ -67,9 +68,9 @@ class EarlyForward(Protocol):
 @dataclass(slots=True)
 class _Begun:
     """A step that the device has started and whose results are not read yet. ordered: its sequences, in the order of
-    its rows. wanted: the inputs of its sampling. found: the sequences whose samples are read: those of `wanted.found`,
-    until `keep` removes the sequences that the step's plan does not contain. tokens: the tokens sampled
-    in the step before it, by request id, once they are known."""
+    its rows. wanted: the inputs of its sampling. found: the sequences whose samples will be read; `keep` removes those
+    that the plan does not contain. tokens: the tokens that the step before has sampled, by request id, once they are
+    known."""
 
     slot: int
     ordered: Sequence[PlannedSequence]
@@ -80,8 +81,8 @@ class _Begun:
     device_s: float = 0.0
 
     def keep(self, plan: Plan) -> set[str]:
-        """Compares this step, which was begun by a guess of its plan, with the plan. Drops the rows that the plan does
-        not contain. Returns the request ids of the rows that are kept."""
+        """Compares this step with the plan, which was made after the step had begun. Returns the request ids of the
+        sequences that the plan contains in the same form. The samples of all other sequences will not be read."""
         tokens, begun = self.tokens, {each.request.request_id: each for each in self.ordered}
         same = {
             name
@@ -102,8 +103,8 @@ class _Begun:
 
 class EarlyRunner:
     """Executes plans on a device, and begins the next step early. Satisfies `engine.executor.Executor`. plain: runs the
-    plans that need more than the tokens that a device samples. kept: how many rows that were begun early were in their
-    plan. dropped: how many were not."""
+    plans that need more than the tokens that a device samples. kept: how many sequences were begun early and then were
+    in the next plan. dropped: how many were begun early in vain."""
 
     def __init__(
         self,
@@ -160,9 +161,9 @@ class EarlyRunner:
         return StepResult(*sampled, waited_s + early_s, sampling_s, delayed_s=self._delay(), early_s=early_s)
 
     def _begin_early(self, later: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
-        """Starts the step of the guessed next plan. later: its sequences. parts: the one or two steps that compute the
-        present plan. Returns None where the step cannot be started; then the error is raised when the step's plan is
-        executed."""
+        """Starts the step of the next plan, as it is guessed. later: its sequences. parts: the one or two steps in
+        which the device computes the present plan. Returns None where the device cannot start the step. The step then
+        runs when its plan is executed, and raises the error there."""
         if not later:
             return None
         try:
@@ -171,8 +172,9 @@ class EarlyRunner:
             return None
 
     def _begin(self, sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
-        """Starts a step of these sequences. parts: the steps of the plan before, if their tokens are not read yet; the
-        device copies the tokens from their results. Returns None where sampling needs logits on the host."""
+        """Starts a step of these sequences. parts: earlier steps whose tokens are not read yet; the device copies the
+        tokens from their results into the inputs of this step. Returns None where a sequence must be sampled on the
+        host."""
         follows = _follows(sequences, parts)
         wanted = None
         if len(parts) == 1 and parts[0].goes_on(sequences):

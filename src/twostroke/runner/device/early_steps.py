@@ -17,7 +17,8 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 NOT_KNOWN_YET = 0
 """The token id that stands in place of a token on the device. Every vocabulary has it."""
 STEADY = (None, Hold.SEQUENCES, Hold.PAGES, Hold.CALL)
-"""The values of `Plan.held` with which the next step admits no request, unless a sequence ends."""
+"""The values of `Plan.held` after which the next step admits no request, as long as no sequence ends. None: no request
+waits."""
 
 
 class OneMore(Sequence[int]):

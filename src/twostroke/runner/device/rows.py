@@ -37,7 +37,8 @@ SAMPLE_INPUT = np.dtype(
     ]
 )
 _PACKED, _PLACES, _LISTS_AT = struct.Struct("<QQQd10if5i"), struct.Struct("<10i"), 32
-"""The layout of SAMPLE_INPUT. A row is packed by one call, because there are thousands of rows a second."""
+"""_PACKED is the layout of a record of SAMPLE_INPUT, which one call packs, because there are thousands of records a
+second. _PLACES is the layout of its references to lists of tokens, which begin at byte _LISTS_AT."""
 NO_LISTS = (0,) * 2 * len(LISTS)
 NOT_ASKED = _PACKED.pack(0, 0, 0, 0.0, *NO_LISTS, 0.0, 0, 0, 0, -1, 0)
 """The record in the device's sampling input for a row that the host samples: the device computes no token for this row.
@@ -84,8 +85,8 @@ def asked_of(sequence: PlannedSequence, changes: Changes | None) -> bytes:
 
 
 def with_lists(row: bytes, where: Sequence[int]) -> bytes:
-    """Returns a record of SAMPLE_INPUT that refers to its lists of tokens (see LISTS). where: for each list in turn,
-    the byte at which it begins and the number of its entries."""
+    """Returns a record of SAMPLE_INPUT with references to its lists of tokens, whose names are in LISTS. where: for
+    each list in turn, the byte at which it begins and the number of its entries."""
     return row[:_LISTS_AT] + _PLACES.pack(*where) + row[_LISTS_AT + _PLACES.size :]
 
 

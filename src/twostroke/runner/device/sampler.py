@@ -1,5 +1,5 @@
-"""Sampling on the device that has the logits. The input of each row is sent with the step's inputs, and tokens are sent
-back.
+"""Sampling on the device that has the logits. The sampling parameters of each row are sent with the step's inputs, and
+tokens are sent back.
 
 A row of a guess is sampled as if the guess was accepted, in the same step as the others. Its token is used only if the
 guess is accepted. The host gets logits only of sequences that a device cannot sample (`why_host`).
@@ -69,9 +69,9 @@ class SamplingForward(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SampledRows:
-    """A sequence that samples. first: its first row of logits. changed: for each of its rows, whether the request
-    changes the logits; the row of the last known token comes first, then those of guesses. reason: why it is sampled on
-    the host; None where the device samples it. fault: the error of its token mask."""
+    """A sequence that samples in a step. first: the index of its first row of logits. This row belongs to the last
+    known token; the rows of guesses follow. changed: for each row, whether the request changes its logits. reason: why
+    it is sampled on the host; None where the device samples it. fault: the error of its token mask."""
 
     sequence: PlannedSequence
     first: int
@@ -144,8 +144,8 @@ class DeviceSampler:
         return wanted.found, row_results
 
     def wanted(self, sequences: Sequence[PlannedSequence], spare: int = 0) -> WantedRows:
-        """Returns the device's sampling inputs for these sequences. spare: the number of bytes that stay free between
-        the records of SAMPLE_INPUT and the lists of tokens that they refer to."""
+        """Returns the device's sampling inputs for these sequences. spare: the number of bytes for other data that the
+        block of inputs has between the records of SAMPLE_INPUT and the lists of tokens."""
         asked, found = list[bytes](), list[SampledRows]()
         num_rows = sum([each.sampled_rows for each in sequences])
         lists = _Lists(num_rows * SAMPLE_INPUT.itemsize + spare, self._forward.asked_bytes)

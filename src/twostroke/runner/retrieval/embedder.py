@@ -21,9 +21,10 @@ NO_OUTPUT = SamplingParams(temperature=0.0, max_tokens=0)
 
 
 class EmbeddingOptions(Struct, frozen=True):
-    """How a text becomes a prompt. prompt_name: the name of the model's prompt that stands before the text; None for
-    its default, if it has one. most_tokens: the length to which longer texts are cut, special tokens included; with
-    None they are refused. trusted: whether control tokens in the text count as control tokens."""
+    """How a text becomes a prompt. prompt_name: the name of the instruction ("prompt" in Sentence Transformers) that is
+    put before the text; None for the model's default, if it has one. most_tokens: the length to which longer texts are
+    cut, special tokens included; with None they are refused. trusted: whether control tokens in the text count as
+    control tokens."""
 
     prompt_name: str | None = None
     most_tokens: int | None = None
@@ -34,7 +35,7 @@ AS_IS = EmbeddingOptions()
 
 
 class VectorOptions(Struct, frozen=True):
-    """What is returned of a vector. dimensions: how many of the vector's first numbers are kept; None for all.
+    """The form in which an embedding is returned. dimensions: how many of its first numbers are kept; None for all.
     normalized: whether the kept numbers are then scaled to length 1."""
 
     dimensions: int | None = None
@@ -65,8 +66,8 @@ class Embedder:
         return Prompt(tuple(ids), NO_OUTPUT, pooling=PooledRows(self.pooling, self._skipped(before)))
 
     def vector(self, prompt: Prompt, rows_sum: bytes, options: VectorOptions) -> NDArray[np.float32]:
-        """Returns the vector of a prompt, float32. Raises InvalidRequest for a number of dimensions that the vector
-        does not have."""
+        """Returns the embedding of a prompt, float32. rows_sum: the sum of the model's output rows for the prompt,
+        float64 numbers as bytes. Raises InvalidRequest for a number of dimensions that the embedding does not have."""
         total = np.frombuffer(rows_sum)
         if prompt.pooling is not None:
             total = total / prompt.pooling.divisor(len(prompt.token_ids))
@@ -94,8 +95,8 @@ class Embedder:
         return tuple(whole_numbers("input", ids))[: options.most_tokens]
 
     def _before(self, options: EmbeddingOptions) -> str:
-        """Returns the prompt that stands before the text. Raises InvalidRequest for a name that the model does not
-        have."""
+        """Returns the instruction ("prompt" in Sentence Transformers) that is put before a text. Raises InvalidRequest
+        for a prompt_name that the model does not have."""
         name = self.files.default_prompt if options.prompt_name is None else options.prompt_name
         if not name:
             return ""

@@ -65,7 +65,8 @@ class Reranker(Protocol):
         """Returns the prompt that the engine computes for a pair. Raises InvalidRequest."""
 
     def score(self, rows_sum: bytes) -> float:
-        """Returns how relevant the document is."""
+        """Returns how relevant the document is: more for a larger number. rows_sum: the sum of the model's output rows
+        for the pair's prompt, float64 numbers as bytes."""
 
 
 class PairReranker(Struct, frozen=True):

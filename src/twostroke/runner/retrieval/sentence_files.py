@@ -37,12 +37,12 @@ _FLAGS = {"cls_token": "cls", "mean_tokens": "mean"}
 
 @dataclass(frozen=True, slots=True)
 class SentenceFiles:
-    """The contents of these files. present: whether modules.json exists. pooling: the way of pooling; None where no
-    file names it. include_prompt: False where a mean leaves out the rows of the prompt. prompts: text by name.
-    default_prompt: the name of the prompt that is used where the request names none. max_tokens: the most tokens of a
-    text; None where no file gives it. lower_case: whether texts are made lower case first. pairs: whether the
-    checkpoint scores pairs of texts. dense: the matrices of the modules Dense, by which a pooled vector is multiplied,
-    in order."""
+    """What the files of sentence-transformers tell about a model. present: whether modules.json exists. pooling: the
+    way of pooling; None where no file names it. include_prompt: False where a mean leaves out the rows of the prompt.
+    prompts: text by name. default_prompt: the name of the prompt that is used where the request names none. max_tokens:
+    the most tokens of a text; None where no file gives it. lower_case: whether texts are made lower case first. pairs:
+    whether the checkpoint scores pairs of texts. dense: the matrices of the modules Dense, by which a pooled vector is
+    multiplied, in order."""
 
     present: bool = False
     pooling: Pooling | None = None
@@ -81,7 +81,7 @@ def read_sentence_files(folder: Path) -> SentenceFiles:
 
 
 def _fields(path: Path) -> Fields:
-    """Reads the fields of a file. An absent file has none."""
+    """Reads the fields of a JSON file. A file that does not exist has none."""
     return Fields(read_object(path) if path.is_file() else {}, path.name)
 
 

@@ -61,8 +61,8 @@ class Changes(Struct, frozen=True):
 
 
 def changes_of(sequence: PlannedSequence) -> Changes | None:
-    """Returns the changes of this sequence's request to its next row; None where there are none. Raises ValueError
-    where its grammar has failed."""
+    """Returns the changes that this sequence's request makes to the next logits, such as penalties and bans; None where
+    it makes none. Raises ValueError where its grammar has failed."""
     params, request = sequence.request.params, sequence.request
     num_output = sequence.num_output_tokens
     banned = set(request.end_token_ids) | set(params.stop_token_ids) if num_output < params.min_tokens else set()

@@ -28,7 +28,8 @@ IdArray = NDArray[np.int64]
 def choose(
     weigh: Weigh, logits: F32Array, temperature: float, top_k: int, top_p: float, min_p: float, draw: int
 ) -> int:
-    """Returns a token id. logits: (V,), after penalties. draw: a number in [0, 2^53)."""
+    """Samples a token with temperature, top-k, top-p and min-p, and returns its id. weigh: makes weights, proportional
+    to probabilities, from logits. logits: (V,), after penalties. draw: the random number, in [0, 2^53)."""
     weights = weigh(logits, temperature)
     if not (top_k or top_p < 1.0 or min_p > 0.0):
         return drawn(weights, draw)
@@ -61,8 +62,7 @@ def top_candidates(logits: F32Array, weights: WeightArray, top_k: int, top_p: fl
 
 
 def looks(least: int, vocabulary: int) -> Iterable[int]:
-    """Yields the numbers of candidates to sort, one after the other. They rise from at least `least` to the whole
-    vocabulary."""
+    """Yields how many candidates to sort: at each attempt more, from at least `least` up to the whole vocabulary."""
     look = max(_FIRST_LOOK, least)
     while look < vocabulary:
         yield look
@@ -116,10 +116,8 @@ def share_below(share: float, total: int) -> np.uint64:
 
 
 def drawn(weights: WeightArray, draw: int) -> int:
-    """Returns the first index at which the cumulative weight exceeds draw / 2^53 of the total. Its weight is never 0.
-
-    Sums of whole blocks are added first, and then the weights of one block.
-    """
+    """Samples an index: the first one at which the cumulative weight exceeds draw / 2^53 of the total. The weight at
+    this index is never 0. Sums of whole blocks are added first, and then the weights of one block."""
     whole = len(weights) // _BLOCK * _BLOCK
     blocks = np.append(weights[:whole].reshape(-1, _BLOCK).sum(axis=1), weights[whole:].sum())
     sums = np.cumsum(blocks)

@@ -1,8 +1,8 @@
 """The tokens that may come next in a beam, with the scores by which beams are compared.
 
 A score is the token's log probability with the request's changes: in a beam search, penalties, bias, bans and masks
-change log probabilities, not logits. transformers' generate(num_beams=..., do_sample=False) does the same. The
-remaining scores are not normalized again.
+change log probabilities, not logits. transformers' generate(num_beams=..., do_sample=False) does the same. After these
+changes, the probabilities of a row need not have the sum 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The tokens of one row that may still be chosen, with the numbers that samplers need.
+"""The tokens of one row of logits that may still be chosen, with the numbers that samplers need.
 
-All numbers are functions of the logits. Weights are whole numbers (ADR 17). Every other number is made from weights by
-operations that each round once, so that it is the same on every machine.
+All numbers are functions of the logits. A token's weight is a whole number, proportional to its probability. Every
+other number is made from weights by operations that each round once, so that it is the same on every machine (ADR 17).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class SamplerRow:
     request's changes. temperature: the temperature with which weights are made. vocab_size: the number of tokens of the
     vocabulary, including those that may not be chosen.
 
-    memory: the result of the samplers' `remember` after the token before; empty at the first token. scored: see
-    `score`.
+    memory: what the chain's sampler with a memory has returned from `remember` after the token before; empty at the
+    first token. scored: the candidates' probabilities before `score` replaced their logits.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class SamplerRow:
             self._weights = kept if int(kept.max()) == BEST_WEIGHT else None
 
     def warm(self, temperature: float) -> None:
-        """Sets the temperature with which weights are made from now on."""
+        """Sets the temperature with which the candidates' weights are made from now on."""
         if temperature != self.temperature:
             self.temperature, self._weights = temperature, None
 
     def score(self, near: NearScore) -> None:
-        """Replaces the logits of the candidates by scores, at temperature 1. near: makes a score from a candidate's
-        present probability."""
+        """Replaces the candidates' logits by scores, which are larger the nearer a candidate's probability is to
+        near.aim. Stores these probabilities in `scored`, and sets the temperature to 1."""
         self.scored, scores = self._weigh.near(self.weights, self.total, near)
         self.logits, self.temperature, self._weights = scores, 1.0, None
 
@@ -110,12 +110,12 @@ class SamplerRow:
         return np.flatnonzero(self.weights >= share_of(share, self.total))
 
     def exponents_at(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Returns, for some candidates, the binary logarithm of the ratio of their probability to the largest one. See
-        Weigh."""
+        """Returns, for the candidates at these indices, log2 of their probability divided by the largest probability of
+        the row."""
         return exponents(self.logits[places], float(self.logits.max()), self.temperature)
 
     def mean_exponent(self) -> float:
-        """Returns the expected value, over the candidates, of the binary logarithm of a probability's ratio to the
+        """Returns the mean, weighted by probability, of the candidates' exponents: log2 of a probability divided by the
         largest one. It is computed from sums of whole numbers, which are the same on every machine."""
         found = self._weigh.exponent_sum(self.logits, self.weights, self.temperature)
         return -(found / (self.total * FIXED))

@@ -49,8 +49,8 @@ def sample(weigh: Weigh, logits: F32Array, sequence: PlannedSequence) -> Sampled
 
 
 def refuse(sequence: PlannedSequence, is_changed: bool, raw_best: float) -> NoReturn:
-    """Refuses a row whose largest logit after changes is not finite. raw_best: the largest logit before the changes.
-    Raises as `sample` does."""
+    """Raises the error of a row whose largest logit after the request's changes is not finite: NoTokenLeft where the
+    request forbids every token, or else ValueError. raw_best: the largest logit before the changes."""
     if is_changed and forbids(sequence.request.params) and math.isfinite(raw_best):
         raise NoTokenLeft("every token is forbidden by the request")
     raise ValueError("the model gave no finite logit for this request")

@@ -15,16 +15,15 @@ from twostroke.types.plan import PlannedSequence
 from twostroke.types.result import SampledToken
 
 FAULTS = (GrammarFault, NoTokenLeft, ValueError, IndexError)
-"""The errors that `sample` raises."""
+"""The errors that sampling one row may raise. They end the sampling of guesses, and not the step."""
 
 
 def sample_rows(weigh: Weigh, rows: F32Array, sequence: PlannedSequence) -> tuple[SampledToken, ...]:
     """Returns the sampled tokens of a sequence, at least one. Each is the token that a step without guesses would have
     sampled. rows: (1 + draft tokens, V).
 
-    Guessing never changes a token. Each row is sampled as if the tokens before it had come step by step. A row counts
-    only where the guess before it is the token that was sampled. Raises what `sample` raises for the first row. A fault
-    in a later row is left to the step that computes that row without a guess, because the tokens before it are right.
+    Each row is sampled as if the guesses before it were right, and counts only if they are. Raises what `sample` raises
+    for the first row. A fault in a later row only ends the tokens; the next step computes that row again.
     """
     sampled = [sample(weigh, rows[0], sequence)]
     if sequence.draft_token_ids and sampled[0].token_id == sequence.draft_token_ids[0]:
@@ -33,8 +32,9 @@ def sample_rows(weigh: Weigh, rows: F32Array, sequence: PlannedSequence) -> tupl
 
 
 def _behind(weigh: Weigh, first: SampledToken, rows: F32Array, sequence: PlannedSequence) -> list[SampledToken]:
-    """Returns the tokens after the first. The request's mask has its old state when this function returns, because only
-    a commit may move the mask on."""
+    """Returns the tokens that are sampled after the first one, as long as each guess equals the token that was sampled
+    for its position. first: the first sampled token. When this function returns, the request's mask has its old state,
+    because only a commit may move the mask on."""
     request, num_output = sequence.request, sequence.num_output_tokens
     known, mask = list(sequence.known_token_ids), request.mask
     sampled, token_id, memory = list[SampledToken](), first.token_id, first.memory
@@ -57,13 +57,13 @@ def _behind(weigh: Weigh, first: SampledToken, rows: F32Array, sequence: Planned
 
 
 def as_if_right(sequence: PlannedSequence) -> Iterator[tuple[PlannedSequence, Changes | None]]:
-    """Yields two things for each row of a sequence: the sequence when that row is sampled, and the request's changes to
-    its logits. The guesses before the row are taken to be right. There is at least one row. The iterator ends before a
-    row that cannot count: the guess before it ends the text, or is forbidden, or the request's mask fails there.
+    """Yields, for each row of logits of a sequence, the sequence and the changes of its request to the row. The guesses
+    before the row are taken to be right. The rows end with a guess after which no row can count: it ends the text, it
+    is forbidden, or the request's mask fails there.
 
-    It is used where all rows are sampled at once. Each sequence is valid until the next one is asked for. The iterator
-    must be used to its end, because only then the request's mask gets its old state back. Raises ValueError where the
-    mask fails at the first row.
+    It is used where all rows are sampled at once. Each yielded sequence is valid until the next one is asked for. The
+    iterator must be used to its end, because only then the request's mask gets its old state back. Raises ValueError
+    where the mask fails at the first row.
     """
     request, num_output, mask = sequence.request, sequence.num_output_tokens, sequence.request.mask
     changes = changes_of(sequence)

@@ -1,1 +1,2 @@
-"""The request fields that the APIs take, and the JSON of their answers."""
+"""The HTTP APIs (OpenAI's, Anthropic's, Ollama's, llama.cpp's): the fields of their requests, and the JSON of their
+answers."""

@@ -1,5 +1,5 @@
-"""Anthropic's cache_control: marks up to which a prompt should be cached. This server caches every prompt; marks only
-change the usage that is reported, and how long pages stay on a disk."""
+"""Anthropic's cache_control: marks up to which a prompt should be cached. This server caches every prompt. A mark only
+changes the usage that is reported, and the time for which the prompt's pages stay on a disk."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ _asked = json_decoder(_Asked)
 
 
 def sender_of(scope: Scope) -> Sender:
-    """Returns the sender of a request whose API key was checked."""
+    """Returns who sent a request: the label of its API key, whether it forbids the disk, and whether the server itself
+    made it. The key must have been checked."""
     return Sender(client_of(scope), _forbids(scope["headers"]), INNER in scope)
 
 

@@ -41,8 +41,8 @@ _MEANT = {
     "stopping_strings": "stop",
     "system_prompt": "system",
 }
-"""Maps other servers' names of fields to the names of this server, where the letters are too different to find the
-match."""
+"""Maps names of fields that other servers have to this server's names, for the error about an unknown field. Names that
+are spelled nearly alike are found without this table."""
 _ELSEWHERE = frozenset(
     "top_a tfs_z n_keep n_probs n_discard min_keep "
     "length_penalty early_stopping prompt_template return_token_ids return_tokens_as_token_ids".split()

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class GrammarFields(Protocol):
-    """The fields of a request that this module reads."""
+    """The fields of a request that ask for a grammar of the answer."""
 
     response_format: Any
     grammar: Any
@@ -39,8 +39,8 @@ class GrammarFields(Protocol):
 
 
 class AskedGrammar(Struct, frozen=True):
-    """The grammar that a request asks for, and the field that asks for it. not_held: describes the parts of the request
-    that a grammar cannot enforce."""
+    """The grammar that a request asks for. field: the client's name of the field that asks for it. not_held: describes
+    the parts of the request that a grammar cannot enforce."""
 
     grammar: Grammar | None = None
     field: str = "grammar"
@@ -64,8 +64,8 @@ def after_thought(
     asked: AskedGrammar, form: Format, rendered: str, special_id: Callable[[str], int | None]
 ) -> AskedGrammar:
     """Returns the grammar extended by the text that the model writes around its answer: its thought, or the marks of
-    its format. rendered: the prompt. It may have opened a thought. It may also have closed one: then the model does not
-    think."""
+    its format. rendered: the prompt, which may have opened a thought already. A prompt that has closed it keeps the
+    model from thinking."""
     if asked.grammar is None:
         return asked
     around, marks = around_answer(form, special_id, rendered), form.thought
@@ -80,8 +80,8 @@ def after_thought(
 
 
 def response_format_grammar(value: Any) -> Grammar | None:
-    """Returns the grammar of OpenAI's response_format; None for plain text. Raises InvalidRequest with param "grammar".
-    """
+    """Returns the grammar of OpenAI's response_format; None for plain text. Raises InvalidRequest with param "grammar",
+    which a caller replaces by the client's name of the field."""
     if not isinstance(value, dict):
         raise _wrong("it is no object")
     kind = value.get("type")

@@ -25,8 +25,9 @@ class OtherText(Struct, frozen=True):
 
 
 class AskedMiddle(Struct, frozen=True):
-    """The texts around the wanted one. prompt: the beginning of the wanted text. max_tokens: the tokens that are kept
-    free for the wanted text."""
+    """A wanted text and the texts around it. prefix, suffix: the texts before and after the wanted one. prompt: the
+    beginning of the wanted text, as far as it is known. extra: other files that may help. max_tokens: the tokens that
+    are kept free for the wanted text."""
 
     prefix: str
     suffix: str

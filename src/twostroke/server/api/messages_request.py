@@ -26,8 +26,8 @@ PREFIX = "msg_"
 
 
 class MessagesTool(msgspec.Struct, kw_only=True):
-    """A tool that the client runs. A tool of any other type than `custom` is one that the provider would run. function:
-    OpenAI's form, which some clients send here too."""
+    """A tool in Anthropic's form. The client runs tools without a type and those of the type `custom`. A tool of any
+    other type is hosted: Anthropic's server would run it. function: OpenAI's form, which some clients send here too."""
 
     name: str | None = None
     description: str | None = None
@@ -38,7 +38,7 @@ class MessagesTool(msgspec.Struct, kw_only=True):
 
 
 class Message(msgspec.Struct, kw_only=True):
-    """One turn. content: text, or blocks (history/blocks.py)."""
+    """One message of a conversation. content: text, or blocks (history/blocks.py)."""
 
     role: str
     content: Any = None
@@ -46,7 +46,8 @@ class Message(msgspec.Struct, kw_only=True):
 
 @body_kind
 class CountRequest(msgspec.Struct, kw_only=True):
-    """POST /v1/messages/count_tokens. Every optional field may be null; fields that are only hints are ignored."""
+    """The body of POST /v1/messages/count_tokens: a conversation whose tokens are counted. Every optional field may be
+    null; fields that are only hints are ignored."""
 
     model: str | None = None
     messages: list[Message]
@@ -67,7 +68,7 @@ class CountRequest(msgspec.Struct, kw_only=True):
 
 @body_kind
 class MessagesRequest(CountRequest, kw_only=True):
-    """POST /v1/messages."""
+    """The body of POST /v1/messages, which asks for an answer to a conversation."""
 
     max_tokens: int
     stop_sequences: list[str] | None = None
@@ -82,7 +83,8 @@ class MessagesRequest(CountRequest, kw_only=True):
 
 
 def messages_call(body: bytes, serving: Serving) -> Call:
-    """Returns the call of a messages request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of POST /v1/messages. Returns its prompt for the engine, and how it is to be answered. Raises
+    InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request, notes = decode(body, MessagesRequest), Notes()
     require_tokens(request.max_tokens, 1, "max_tokens")
     chat, prefill = _chat_of(request, serving, notes)
@@ -102,7 +104,7 @@ _OWN_WORDS = {
     "response_format": "output_config.format",
     "reasoning_effort": "output_config.effort",
 }
-"""Maps the names of chat completions' fields to Anthropic's names."""
+"""Anthropic's names of fields, by their names in chat completions. An error about a field uses Anthropic's name."""
 
 
 def marks_of(request: CountRequest) -> Sequence[Mapping[str, Any]]:
@@ -191,8 +193,8 @@ def _check_depths(request: CountRequest, limit: int) -> None:
 
 
 def _refuse_unsupported(request: CountRequest) -> None:
-    """Raises InvalidRequest when the request asks for work on the conversation that the provider would do and this
-    server does not.
+    """Raises InvalidRequest for fields that this server does not support, such as edits of the conversation or MCP
+    servers.
 
     An edit that clears thoughts changes nothing: the template decides which thoughts of earlier turns a model sees.
     """

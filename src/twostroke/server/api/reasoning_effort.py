@@ -40,7 +40,9 @@ def wish_of(effort: str | None, thinking: Any = None) -> Wish:
 def with_wish(
     variables: Mapping[str, Any] | None, wish: Wish, template: ChatTemplate, form: Format, notes: Notes
 ) -> Put:
-    """Returns the template's variables with this wish among them. notes: gets a note when a wish changes nothing.
+    """Returns the values of the template's variables with which the model thinks as much as the request asks for.
+    variables: the values that the request itself gives. wish: how much the model should think. notes: gets a note when
+    the wish changes nothing.
 
     Raises InvalidRequest when a model cannot be kept from thinking, or when the variables contradict the wish.
     """
@@ -73,8 +75,8 @@ def with_wish(
 
 
 def _wish_in(said: Mapping[str, Any], template: ChatTemplate) -> Wish | None:
-    """Returns the wish about thinking that a client expresses with variables of another model's template. Returns None
-    when there is no such wish."""
+    """Returns how much the model should think, as a client tells it with variables of another model's template. Returns
+    None when the variables do not tell it. said: the template variables that the request gives."""
     wish = Wish()
     foreign = {name: said[name] for name in _foreign(said, template)}
     for name, (_, off) in VALUES.items():
@@ -89,7 +91,8 @@ def _wish_in(said: Mapping[str, Any], template: ChatTemplate) -> Wish | None:
 
 
 def _foreign(said: Mapping[str, Any], template: ChatTemplate) -> set[str]:
-    """Returns the names of switches that this template does not have."""
+    """Returns the names of those variables of the request that are switches for thinking in other models' templates,
+    but not in this one. said: the template variables that the request gives."""
     return {name for name in said if name in (*VALUES, *BUDGETS, EFFORT) and name not in template.variables}
 
 

@@ -32,8 +32,9 @@ OF_ITEMS = {"object": "response.input_tokens"}
 
 
 class ResponseTool(msgspec.Struct, kw_only=True):
-    """A function or another tool, without the wrapper that chat completions put around it. format: the format of a
-    custom tool. function: the wrapper, which some clients send here too."""
+    """A function or another tool in the form of Responses, which has the tool's fields in the tool itself. format: the
+    format of a custom tool. function: the same fields as chat completions wrap them; some clients send this form
+    too."""
 
     type: str
     name: str | None = None
@@ -45,7 +46,8 @@ class ResponseTool(msgspec.Struct, kw_only=True):
 
 
 class TextOptions(msgspec.Struct, kw_only=True):
-    """The form of the answer."""
+    """What the text of an answer should be like. format: plain text, JSON or a JSON schema. verbosity: how detailed it
+    is."""
 
     format: dict[str, Any] | None = None
     verbosity: Any = None
@@ -53,8 +55,8 @@ class TextOptions(msgspec.Struct, kw_only=True):
 
 @body_kind
 class ResponsesRequest(AskedSamplers, kw_only=True):
-    """Every optional field may be null. Fields that are only hints (metadata, user ...) are accepted and repeated in
-    the answer."""
+    """The body of POST /v1/responses. Every optional field may be null. Fields that are only hints (metadata, user ...)
+    are accepted and repeated in the answer."""
 
     model: str | None = None
     input: str | list[dict[str, Any]] | None = None
@@ -106,7 +108,8 @@ _SAME = (
 
 
 def responses_call(body: bytes, serving: Serving) -> Call:
-    """Returns the call of a Responses request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Reads the body of POST /v1/responses. Returns its prompt for the engine, and how it is to be answered. Raises
+    InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request, notes = decode(body, ResponsesRequest), Notes()
     _check(request, serving.caps.json_depth)
     if serving.stored is None or request.store is False:
@@ -127,8 +130,8 @@ def responses_call(body: bytes, serving: Serving) -> Call:
 
 
 def input_tokens(body: bytes, serving: Serving) -> tuple[int, tuple[str, ...]]:
-    """POST /v1/responses/input_tokens. Returns the number of tokens of the prompt that these items make, and the notes
-    of what was changed in them. Raises InvalidRequest, HttpProblem."""
+    """Reads the body of POST /v1/responses/input_tokens. Returns the number of tokens of the prompt that these items
+    make, and the notes of what was changed in them. Raises InvalidRequest, HttpProblem."""
     request, notes = decode(body, ResponsesRequest), Notes()
     _check(request, serving.caps.json_depth)
     for name in ("previous_response_id", "conversation"):
@@ -186,7 +189,8 @@ def _truncated(chat: ChatRequest, request: ResponsesRequest, serving: Serving) -
 
 
 def _renamed(param: str, items: str | list[dict[str, Any]] | None) -> str | None:
-    """Returns the client's name of a field. An error in a message is reported for the last message."""
+    """Returns the client's name of a field, for an error that names it as chat completions does. items: the request's
+    `input`. A field of a message is reported for the last message in it."""
     name, bracket, rest = param.partition("[")
     if name != "messages" or not bracket or not isinstance(items, list):
         return _RENAMED.get(name, param or None)
@@ -222,7 +226,8 @@ def _check(request: ResponsesRequest, depth_limit: int) -> None:
 
 
 def _check_nothing_kept(request: ResponsesRequest, serving: Serving) -> None:
-    """Raises InvalidRequest for fields that need a kept response when none is kept."""
+    """Raises InvalidRequest for a field that needs stored responses. Called for a request whose response is not
+    stored."""
     for name in ("previous_response_id", "background", "conversation"):
         if getattr(request, name) not in (None, False):
             raise InvalidRequest(

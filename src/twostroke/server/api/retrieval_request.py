@@ -33,7 +33,7 @@ class TextRequest(msgspec.Struct, kw_only=True):
     """The fields that requests for embeddings, ranks and scores share. truncate_prompt_tokens: longer texts are cut to
     this number of tokens; -1 means the length of the context.
 
-    parse_special: True when control tokens in the texts count as such.
+    parse_special: True when the texts may contain control tokens such as <|im_end|>; otherwise these are plain text.
     """
 
     model: str | None = None
@@ -51,7 +51,8 @@ class TextRequest(msgspec.Struct, kw_only=True):
 
 @body_kind
 class EmbeddingRequest(TextRequest, kw_only=True):
-    """POST /v1/embeddings. input: a text, texts, token ids, or lists of token ids."""
+    """The body of POST /v1/embeddings, which asks for vectors. input: a text, texts, token ids, or lists of token
+    ids."""
 
     input: str | list[str | int | list[int]]
     encoding_format: Literal["float", "base64"] | None = None
@@ -79,8 +80,8 @@ class RankedDocument(msgspec.Struct, kw_only=True):
 
 @body_kind
 class RerankRequest(TextRequest, kw_only=True):
-    """POST /v1/rerank. top_n: how many of the best documents are in the answer. max_tokens_per_doc: each document is
-    cut to this number of tokens."""
+    """The body of POST /v1/rerank, which asks how relevant documents are for a query. top_n: how many of the best
+    documents are in the answer. max_tokens_per_doc: each document is cut to this number of tokens."""
 
     query: str
     documents: list[str | RankedDocument]
@@ -96,7 +97,8 @@ class RerankRequest(TextRequest, kw_only=True):
 
 @body_kind
 class ScoreRequest(TextRequest, kw_only=True):
-    """POST /v1/score. There is one first text for all second texts, or one first text for each."""
+    """The body of POST /v1/score, which asks for the scores of pairs of texts. text_1: the first text of all pairs, or
+    a list with one for each text in text_2."""
 
     text_1: str | list[str]
     text_2: str | list[str]
@@ -236,8 +238,8 @@ def _most(request: TextRequest, serving: Serving) -> int | None:
 def _call(
     request: TextRequest, prefix: str, param: str, makers: Sequence[Callable[[], Prompt]], serving: Serving
 ) -> Call:
-    """Makes the prompts of a request and lets the engine check each of them. param: the client's name for the texts,
-    which errors name."""
+    """Makes the prompts of a request and lets the engine check each of them. prefix: the beginning of the answer's id.
+    param: the client's name for the texts, which errors name. makers: functions that each make one prompt."""
     response_id = prefix + serving.new_id()
     prompts = []
     for place, make in enumerate(makers):

@@ -29,7 +29,8 @@ MAX_TOOLS = 1024
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 MAX_PRIORITY = 100
 REST = "Leave it out for all that the context has room for."
-"""The advice in the error for a limit on an answer's tokens that is too small."""
+"""The advice in an error about a limit on the answer's tokens that is too small: without the limit, an answer may use
+the whole rest of the context."""
 
 
 class StreamOptions(msgspec.Struct):
@@ -105,7 +106,7 @@ class GenerationRequest(AskedSamplers, kw_only=True):
 
 @body_kind
 class ChatRequest(GenerationRequest, kw_only=True):
-    """POST /v1/chat/completions. The chat template renderer checks `messages`."""
+    """The body of POST /v1/chat/completions. `messages` are checked later, when the chat template is rendered."""
 
     messages: list[dict[str, Any]] = []
     max_completion_tokens: int | None = None
@@ -148,7 +149,7 @@ class MediaPrompt(msgspec.Struct):
 
 @body_kind
 class CompletionRequest(GenerationRequest, kw_only=True):
-    """POST /v1/completions. prompt: a text, texts, token ids, lists of token ids, or a text with images."""
+    """The body of POST /v1/completions. prompt: a text, texts, token ids, lists of token ids, or a text with images."""
 
     prompt: str | list[str | int | list[int]] | MediaPrompt
     logprobs: int | None = None

@@ -37,8 +37,8 @@ class Shape(Protocol):
         """Returns the events for a new piece of choice `index`."""
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
-        """Returns the bytes of the events for a piece that only adds text, as most tokens do. They are the bytes of
-        what `events` returns, made faster. Returns None when `events` must be called."""
+        """Returns the bytes of a piece that only adds text, as most pieces do: those that `events` would make, but
+        faster. For any other piece it returns None, and the caller calls `events`."""
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
         """Returns events with the progress of the prompt, when this API has such events."""
@@ -100,9 +100,10 @@ Step = Opened | Grew | Closed
 
 @dataclass(slots=True)
 class Blocks:
-    """Makes the blocks of a chat answer from parsed pieces; one block is open at a time. new_call_id: returns an id for
-    a call of a tool. text_tools: the names of the tools that take a text. taken: the ids of calls so far. An id that
-    the model writes again is replaced, so that a result belongs to one call."""
+    """Divides a chat answer into blocks (text, reasoning, tool calls), piece by piece; one block is open at a time.
+    new_call_id: returns an id for a tool call. text_tools: the names of custom tools, whose calls are a text in place
+    of JSON. taken: the ids of calls so far. If the model writes one of these ids again, the call gets a new id, so that
+    a result belongs to one call."""
 
     new_call_id: Callable[[str], str]
     text_tools: frozenset[str] = frozenset()
@@ -135,7 +136,7 @@ class Blocks:
 
     @property
     def in_text(self) -> bool:
-        """True while a block of text for the user is open."""
+        """True while the block that is open is text for the user, not reasoning or a tool call."""
         return self._open and self.blocks[-1].kind == "text"
 
     def text_of(self, kind: str) -> str:
@@ -216,9 +217,9 @@ class ChatTurn:
         return True
 
     def _belongs(self, piece: Piece) -> bool:
-        """Returns False for a piece that the client does not get: reasoning that is hidden, or a second tool call where
-        only one is allowed. Where the answer must consist of tool calls, a text is an unfinished tool call, and is left
-        out too."""
+        """Returns whether the client gets a piece. It does not get hidden reasoning, nor a second tool call where only
+        one is allowed. Where the answer must consist of tool calls, a text is an unfinished tool call, and is left out
+        too."""
         if self._calls_only and isinstance(piece, Said):
             return False
         if isinstance(piece, Thought) and self._call.turn.hides_thoughts:
@@ -232,7 +233,8 @@ class ChatTurn:
 
 
 class TurnShape:
-    """The code that the APIs with one choice for each answer share. Satisfies a part of Shape."""
+    """The base of the Shapes of Responses and Anthropic's Messages, whose answers have one choice each: methods that
+    are the same for both. Satisfies a part of Shape."""
 
     heartbeat = HEARTBEAT
     written = SSE

@@ -24,7 +24,7 @@ SLICE = 16 * 1024
 
 @body_kind
 class TokenizeRequest(msgspec.Struct, kw_only=True):
-    """POST /tokenize: a prompt, or messages for the chat template."""
+    """The body of POST /tokenize, which asks for the tokens of a prompt, or of messages in the chat template."""
 
     model: str | None = None
     prompt: str | None = None
@@ -43,17 +43,15 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
 
 @body_kind
 class DetokenizeRequest(msgspec.Struct, kw_only=True):
-    """POST /detokenize."""
+    """The body of POST /detokenize, which asks for the text of some tokens."""
 
     tokens: list[int]
     model: str | None = None
 
 
 def tokenize(body: bytes, serving: Serving) -> dict[str, Any]:
-    """Returns count, max_model_len, tokens, token_strs; for `content` the tokens, as in llama.cpp.
-
-    Raises InvalidRequest, HttpProblem.
-    """
+    """Returns the answer of /tokenize: count, max_model_len, tokens, token_strs; for the field `content` the tokens, as
+    in llama.cpp. Raises InvalidRequest, HttpProblem."""
     request = decode(body, TokenizeRequest)
     asked_model(request.model, serving)
     if request.content is not None:
@@ -136,7 +134,7 @@ def _listed(encode: Callable[[str, int], list[int]], text: str) -> list[int]:
 
 
 def detokenize(body: bytes, serving: Serving) -> dict[str, Any]:
-    """Returns the text as `prompt`. Raises InvalidRequest, HttpProblem."""
+    """Returns the answer of /detokenize, whose field `prompt` is the text. Raises InvalidRequest, HttpProblem."""
     request = decode(body, DetokenizeRequest)
     asked_model(request.model, serving)
     if len(request.tokens) > MAX_TOKENS:

@@ -21,8 +21,8 @@ from twostroke.types.grammar import MAX_LARK_BYTES, MAX_SCHEMA_BYTES, Grammar
 from twostroke.types.notes import Notes, named
 
 MOST_HELD_BYTES = 2 * MAX_LARK_BYTES
-"""The most bytes that the schemas of a request's tools may have together. Their grammar has more than half as many
-bytes, and at most MAX_LARK_BYTES are allowed. So larger schemas are refused early, before all tools are written out."""
+"""The most bytes that the schemas of a request's tools may have together. The grammar that is made of them is more than
+half as long, and may have at most MAX_LARK_BYTES. So longer schemas are refused before the grammar is made."""
 ANY_ARGUMENTS: dict[str, Any] = {"type": "object"}
 
 
@@ -31,10 +31,10 @@ class ToolUse:
     """The tools of one chat request. offered: the tools as the template reads them; None for none. schemas: for each
     tool that may be called, by name, the schema of its arguments.
 
-    held: the schemas that a grammar enforces in the answer; None for none. forced: True when the answer must be tool
-    calls and nothing else. one: True when only the first tool call of the answer is passed to the client. single: True
-    when the grammar allows only one tool call. texts: the names of tools that take a plain text, whose calls are sent
-    as text.
+    held: those schemas that a grammar enforces in the answer; None for none. forced: True when the answer must be tool
+    calls and nothing else. single: True when the grammar allows only one tool call. one: True when the client gets only
+    the first call, however many the model writes. texts: the names of custom tools, whose argument is a plain text and
+    is sent as text.
     """
 
     offered: tuple[dict[str, Any], ...] | None = None
@@ -128,10 +128,10 @@ def _schemas(tools: Sequence[Tool], notes: Notes, *, all_held: bool) -> dict[str
 
 
 def _held(tool: Tool, notes: Notes) -> tuple[Any, int]:
-    """Returns the schema of a tool's arguments for the grammar compiler, and its size in bytes as JSON. Raises
+    """Returns the schema of a tool's arguments that the grammar enforces, and its size in bytes as JSON. Raises
     InvalidRequest that names the tool.
 
-    A function takes only the arguments that its schema names. A function whose schema names none takes none.
+    Only arguments that the schema names are allowed. If the schema names none, the tool has no arguments.
     """
     schema = tool.function.parameters or ANY_ARGUMENTS
     read = checked_in_words

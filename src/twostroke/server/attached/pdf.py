@@ -22,8 +22,8 @@ FIX = "Save its text as a file with another program, as `pdftotext` does, and at
 
 
 class PdfLimits(Struct, frozen=True):
-    """file_bytes, pages, characters: the largest size of one file, its most pages, and the most characters of its text.
-    memory_bytes, wall_s: the most that the process may use."""
+    """The limits within which a PDF file is read. file_bytes, pages, characters: the largest size of one file, its most
+    pages, and the most characters of its text. memory_bytes, wall_s: the most that the process may use."""
 
     file_bytes: int = 32 << 20
     pages: int = 2000
@@ -33,7 +33,8 @@ class PdfLimits(Struct, frozen=True):
 
 
 class PdfText(Struct, frozen=True):
-    """empty: how many of the pages have no text, for example because they are pictures of text."""
+    """The text of a PDF file. pages: how many pages it has. empty: how many of them have no text, for example because
+    they are pictures of text."""
 
     text: str
     pages: int

@@ -26,7 +26,7 @@ NO_READER = Problem(
 
 
 def text_routes(admission: Admission) -> list[Route]:
-    """Returns the one route, POST /v1/texts."""
+    """Returns the one route, POST /v1/texts, which answers with the text of the PDF file in the request's body."""
     places = asyncio.Semaphore(AT_ONCE)
 
     async def endpoint(request: Request) -> Response:

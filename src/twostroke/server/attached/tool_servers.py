@@ -55,7 +55,8 @@ class Came(Struct, frozen=True):
 
 
 def check(passed: Passed) -> None:
-    """Raises HttpProblem (400) for a message, a session or a version that may not be passed on."""
+    """Raises HttpProblem (400) when a message must not be passed on to a tool server (MCP), because of its method, its
+    session or its version."""
     message = passed.message
     if message.get("jsonrpc") != "2.0" or message.get("method") not in METHODS:
         raise HttpProblem(Problem(400, f"message.method must be one of {', '.join(sorted(METHODS))}.", param="message"))

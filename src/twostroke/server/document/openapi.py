@@ -125,7 +125,8 @@ def _operation(summary: str, answer: str, error: str, *, streams: bool) -> dict[
 
 
 def _engine_paths() -> dict[str, Any]:
-    """Returns the paths of the live view, which scripts read too."""
+    """Returns OpenAPI's description of the paths from which the live view (the web page of the engine's steps) gets its
+    data. Scripts read these paths too."""
     frames = _operation("What the engine does, frame by frame.", "EngineFrame", "Error", streams=False)
     event = {"schema": {**STREAMED, "x-data-schema": {"$ref": _REF.format(name="EngineFrame")}}}
     frames["responses"]["200"]["content"] = {"text/event-stream": event}

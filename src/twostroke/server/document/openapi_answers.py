@@ -188,7 +188,8 @@ DETAILS: dict[str, dict[str, Any]] = {
         "name": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,128}$"},
     },
 }
-"""For each kind of request, by its name: more exact schemas of the fields that are checked in code."""
+"""JSON schemas of request fields, by the request class and the field. They replace the schemas made from the classes,
+because code allows less in these fields than the Python types."""
 
 
 ANSWERS: dict[str, Any] = {

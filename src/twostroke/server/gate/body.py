@@ -38,7 +38,8 @@ async def reading(request: Request, admission: Admission) -> AsyncIterator[bytes
 
 
 async def _collect(request: Request, admission: Admission, held: bytearray) -> None:
-    """Reads the body into `held`. Every byte of `held` has been taken from the budget, and no other byte."""
+    """Reads the request's body into `held`. Each byte is taken from the memory budget of bodies before it is stored. So
+    the caller gives len(held) bytes back, even after an error."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit():
         _check_size(int(declared), admission)

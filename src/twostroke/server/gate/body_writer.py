@@ -1,7 +1,7 @@
 """A short way for the bytes of an answer from the app to the connection, in addition to ASGI's `send`.
 
 `send` is a coroutine in every layer between an app and its server. A stream that sends each token as it is made spends
-more time in those calls than with its bytes, and no layer changes a body.
+more time in those calls than with its bytes. No layer changes the bytes of a body, so they may go past the layers.
 
 In the other direction, the connection tells the app that its client has stopped reading; the generation of the answer
 may then be paused.
@@ -37,13 +37,15 @@ def give_body_writer(scope: Scope, writer: BodyWriter) -> None:
 
 
 def body_writer_of(scope: Scope) -> BodyWriter | None:
-    """Returns the writer of this request; None when its server has none, and `send` is the only way."""
+    """Returns the object that writes the body of this request's answer straight to the connection. Returns None where
+    the HTTP server has no such object; the body must then go through ASGI's `send`."""
     found: BodyWriter | None = scope.get("extensions", {}).get(_KEY)
     return found
 
 
 def give_park(scope: Scope, park: Park) -> None:
-    """Put the function that pauses the answer of this request into the request's scope."""
+    """Puts a function into the request's scope with which the connection pauses the generation of the answer when its
+    client stops reading."""
     scope.setdefault("extensions", {})[_PARK_KEY] = park
 
 

@@ -27,9 +27,9 @@ _Read = TypeVar("_Read")
 BODY_KINDS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
 """The kinds of bodies, each with its decoder. All of them are registered before a server opens its socket."""
 COUNTED_BYTES, MOST_VALUES = 4 * 1024 * 1024, 4 * 1024 * 1024
-"""In bodies longer than COUNTED_BYTES, commas and brackets are counted before the body is parsed: an empty list of
-three bytes takes 64 bytes of memory. Texts and pictures have few of them, so a long history is not near the bound
-MOST_VALUES."""
+"""A body longer than COUNTED_BYTES is refused before it is parsed if it has more than MOST_VALUES commas and opening
+brackets. An empty list of three bytes takes 64 bytes of memory. Texts and pictures have few of these characters, so a
+long history is far below the bound."""
 _fields = json_decoder(dict[str, msgspec.Raw])
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _REPLACEMENT = rb"\ufffd"

@@ -3,8 +3,8 @@ No request may join while the server drains.
 
     ticket = door.enter(visit, num_completions, prompt_tokens); ticket.answered(); ticket.leave(output_tokens)
 
-A completion waits from its arrival to its call's first token. All counting is done on one event loop, between two
-awaits, so a bound holds whatever the engine's thread is doing.
+A completion counts as waiting from its arrival until its API call has its first token. All counting is done on one
+event loop, between two awaits, so a bound holds whatever the engine's thread is doing.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class Door:
         return wait_s
 
     def _told_of(self, queue: str) -> ToldToReturn:
-        """Returns the record of the refused calls of a queue. queue: "" for the whole server's queue, "key " and a
-        key's label for the calls of one API key."""
+        """Returns the record of the times at which the refused calls of a queue may try again. queue: "" for the whole
+        server's queue, "key " and a key's label for the calls of one API key."""
         return self._told.setdefault(queue, ToldToReturn(self.clock))
 
     def _refilled(self, sender: str) -> _Bucket:

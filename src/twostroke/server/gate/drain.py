@@ -42,5 +42,6 @@ class Drain:
 
     @property
     def cut(self) -> int:
-        """The number of HTTP calls that still run. Once `over` is True, the server ends them unfinished."""
+        """The number of HTTP calls that still run. When the time of the drain is up, the server ends them
+        unfinished."""
         return self._door.in_flight

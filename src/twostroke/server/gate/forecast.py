@@ -59,8 +59,8 @@ class Forecast(TypicalAnswer):
 
     def wait_s(self, requests: int, tokens: int, places_free: bool = True) -> float:
         """Returns the seconds until this many waiting requests, with this many prompt tokens, have their first token.
-        places_free: False when free places in the batch do not help, as when a request waits although there are some. A
-        running request must then end before the next one is admitted."""
+        places_free: whether waiting requests use the batch's free places at once. If it is False, as when requests wait
+        despite free places, a running request must end before each admission."""
         planned, sampled = self._last
         going = [s for s in planned if s.request.request_id in sampled]
         streams = [Segment.decode(s.start + s.num_tokens) for s in going[: self._room.max_sequences]]
@@ -76,8 +76,9 @@ class Forecast(TypicalAnswer):
         return self._times.usual_s([*streams, Segment.prefill(0, chunk, True)]) * tokens / chunk
 
     def _places_s(self, streams: Sequence[Segment], missing: int, going: Sequence[PlannedSequence]) -> float:
-        """Returns the seconds until `missing` streams have ended. If S streams run and an answer has L tokens, S / L
-        streams end in a step."""
+        """Returns the seconds until `missing` of the running sequences have ended, so that waiting requests get their
+        places. If S sequences run and an answer has L tokens, S / L of them end in a step. going: the running
+        sequences, whose prompts show how long a usual prompt is."""
         if missing <= 0 or not streams:
             return 0.0
         steps = missing * self._typical / len(streams)

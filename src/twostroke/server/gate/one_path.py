@@ -54,7 +54,8 @@ class OnePath:
 
 
 def api_paths(routes: Iterable[object]) -> frozenset[str]:
-    """Returns the paths that clients make from a base URL and an ending of their own. routes: the routes of an app."""
+    """Returns the paths below /v1/ that clients make themselves: from a base URL and a fixed ending such as
+    /chat/completions. routes: the routes of an app."""
     paths = (str(getattr(route, "path", "")) for route in routes)
     return frozenset(path for path in paths if path.startswith("/v1/") and "{" not in path)
 

@@ -41,11 +41,11 @@ _quiet.setLevel(logging.ERROR)
 class Patience(Struct, frozen=True):
     """How long a connection waits for its client, in seconds.
 
-    header_s: from the connection, or from a further request's first byte, until its headers are complete. stalled_s:
-    the time in which a client reads no byte of its answer, after which it is cut off. crowded_s: the time in which it
-    reads no byte, after which its request is paused, if the client's own buffer is full and `crowded` returns True.
-    `crowded`: returns True when other requests wait for a place. A paused request goes on when its client has read half
-    of the bytes that were written, so that a slow client loses nothing.
+    header_s: from the connection, or from a further request's first byte, until its headers are complete. stalled_s: a
+    client that reads no byte of its answer for this time is cut off. crowded_s: the request is paused if its client has
+    read no byte for this time, the client's own buffer is full, and `crowded` returns True. crowded: returns True when
+    other requests wait for a place in the batch. A paused request goes on when its client has read half of the bytes
+    that were written, so that a slow client loses nothing.
     """
 
     header_s: float
@@ -68,7 +68,8 @@ class ChunkConnection(h11.Connection):
 
     @property
     def in_chunks(self) -> bool:
-        """True while the body of an answer may go on, and is sent in chunks."""
+        """True while more of an answer's body may be sent, and the body is sent in chunks (Transfer-Encoding:
+        chunked)."""
         return self._chunked and self.our_state is h11.SEND_BODY
 
     def next_event(self) -> Any:
@@ -261,8 +262,7 @@ class DeadlineProtocol(H11Protocol):
         """Pauses the generation for a client that has stopped reading while other requests wait, and resumes it when
         the client reads again.
 
-        The request is paused again at each check, because a step that was running at the first pause may have kept it
-        in the batch.
+        Each check pauses the request again: a step that was running at an earlier check may have left it in the batch.
         """
         patience = self._patience
         if self._parked is not None and 2 * untaken <= self._parked_bytes:

@@ -21,7 +21,8 @@ from twostroke.server.process.crash_notes import MOST_RUNNING, PRINT_BYTES, Cras
 from twostroke.types.output import Prompt
 
 TURN_S = 60.0
-"""The longest wait for another suspect's end, in seconds: after it, a suspect runs at the same time as the other."""
+"""The longest time, in seconds, that a suspect (a request that was running at a crash) waits for another suspect's end.
+After this time both run together."""
 
 
 def fingerprint(prompt: Prompt) -> bytes:
@@ -55,8 +56,9 @@ class Quarantine:
         self._records = {} if self.notes is None else self.notes.records(self.clock())
 
     async def enter(self, prompts: Sequence[Prompt]) -> Stay:
-        """Admits a call's prompts before they go to the engine. Waits while another suspect runs. Raises HttpProblem
-        (422) when one of the prompts was running at too many crashes."""
+        """Admits a call's prompts before they go to the engine. A prompt that was running when the engine crashed is a
+        suspect, and waits while another suspect runs. Raises HttpProblem (422) when one of the prompts was running at
+        too many crashes."""
         if self.notes is None:
             return Stay(self)
         known = {prompt.request_id or "": fingerprint(prompt) for prompt in prompts}
@@ -110,7 +112,7 @@ class Quarantine:
 
 @dataclass(eq=False, slots=True)
 class Stay:
-    """An admitted call, from its admission to its end: `leave` must be called then."""
+    """A call that the quarantine has admitted. `leave` must be called when the call ends."""
 
     quarantine: Quarantine
     names: tuple[str, ...] = ()
@@ -119,8 +121,8 @@ class Stay:
     _inside: bool = True
 
     def leave(self, answered: bool) -> None:
-        """Called when the call ends: the next suspect may run. answered: True when the whole call was computed without
-        a crash, which clears its suspects. A second call changes nothing."""
+        """Called when the call ends, so that the next suspect (see the module) may run. answered: True when the whole
+        call was computed without a crash; its prompts are then no longer suspects. A second call changes nothing."""
         if not self._inside:
             return
         self._inside = False

@@ -60,7 +60,7 @@ class Gate:
         self._reach = reach or Reach()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it with 204, 400, 401 or 403. Anything but HTTP is dropped."""
+        """Passes the request on, or answers it with 204, 400, 401 or 403. Anything but HTTP is dropped."""
         if scope["type"] != "http":
             return
         headers = {name.lower(): value for name, value in reversed(scope["headers"])}
@@ -79,8 +79,9 @@ class Gate:
             await problem.response(scope["path"])(scope, receive, send)
 
     def _place_problem(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Problem | None:
-        """Returns the problem of a request that comes from a wrong place, or None. In DNS rebinding a foreign page's
-        name points to this machine, but the Host and Origin headers show it."""
+        """Returns the problem of a request that was sent from a foreign web page or to a foreign host name, or None.
+        DNS rebinding lets a foreign name point to this machine; the Host and Origin headers then contain the foreign
+        name."""
         if b"host" not in headers and scope.get("http_version") == "1.0":
             host = ""  # no browser sends such a request, but probes of load balancers do
         elif (name := host_name(headers.get(b"host", b""))) is None:
@@ -98,7 +99,8 @@ class Gate:
         return None if self._own_page(origin, host) or self._reach.allows_origin(origin) else FOREIGN_ORIGIN
 
     def _own_page(self, origin: bytes, host: str) -> bool:
-        """Returns True for pages of this machine, and for pages that were loaded by a name of this server."""
+        """Returns True for web pages that come from this machine or from this server, by one of its host names. origin:
+        the page's Origin header."""
         name = _origin_name(origin)
         return is_loopback(name) or self._reach.names_host(name) or (bool(host) and name == host)
 

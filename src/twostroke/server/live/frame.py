@@ -7,9 +7,10 @@
      "requests": [[name, phase, arrival_s, first planned s, first token s, prompt, computed, cached], ...],
      "ended": [{...}], "gauges": {...}, "pages": [[state, count], ...], "latency": {...}, "replicas": [{...}]}
 
-A run is consecutive steps of one batch. Its values change evenly from the first to the last step. Times are whole
-microseconds; the first number of each is the time since begin_s. A name is given as its index in `names`. Steps and
-requests that do not fit are left out and counted: the oldest steps, the newest requests.
+A run is consecutive steps of one batch. A value [first, last] changes evenly from the first step to the last one.
+`times` has a list of whole microseconds for each step; its first number is the time since begin_s. A name is given as
+its index in `names`. Steps and requests that do not fit are left out and counted: the oldest steps, the newest
+requests.
 """
 
 from __future__ import annotations
@@ -45,18 +46,19 @@ class _Names:
 
 
 class Frames:
-    """Makes the frames for one viewer: `next` returns the events since the last call, however long ago that was."""
+    """Makes the messages (frames) of the live view for one viewer. `next` returns the events since the last call,
+    however long ago that was."""
 
     def __init__(self, view: EngineView) -> None:
-        """The first frame has the latest steps that fit."""
+        """view: the engine's records. The first message has the latest steps, as many as one message may have."""
         self._view = view
         self._number = 0
         self._last = 0
         self._ended = max(0, view.ledger.accounts.num_added - MAX_ENDED)
 
     def next(self, gauges: object, latency: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the next frame. gauges: the result of AsyncEngine.gauges(). latency: the percentiles that the frame
-        shows."""
+        """Returns the next message of the live view: the events since the last one. gauges: the result of
+        AsyncEngine.gauges(). latency: the percentiles that the message shows."""
         ledger = self._view.ledger
         found = ledger.history.since(self._last)
         kept = _fitting(found)
@@ -105,7 +107,8 @@ def _counts(gauges: object) -> dict[str, int]:
 
 
 def _fitting(found: Sequence[StepRange]) -> list[StepRange]:
-    """Returns the latest of these steps that fit into one frame (MAX_STEPS steps, MAX_ROWS rows), oldest first."""
+    """Returns the latest of these steps that fit into one message (at most MAX_STEPS steps and MAX_ROWS rows), oldest
+    first."""
     kept: list[StepRange] = []
     steps = rows = 0
     for stretch in reversed(found):

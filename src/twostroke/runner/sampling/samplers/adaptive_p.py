@@ -12,9 +12,10 @@ _WIDTH, _PEAK, _SHARPNESS = 0.3, 5.0, 10.0
 
 
 class AdaptiveP(Struct, frozen=True):
-    """Prefers tokens near a target probability. Its memory is the sum of the probabilities of all tokens before, each
-    times a weight, and the sum of these weights. A token has the weight 1, times `decay` for each token since. The
-    memory begins as if the target had always been met. Satisfies `RememberingSampler`."""
+    """Chooses tokens so that the mean probability of the chosen tokens stays near a target. The mean is weighted: a
+    token has the weight 1, times `decay` for each token since. The sampler's memory is the weighted sum of the
+    probabilities and the sum of the weights. It begins with a mean that is the target. Satisfies
+    `RememberingSampler`."""
 
     target: float
     decay: float
@@ -25,8 +26,8 @@ class AdaptiveP(Struct, frozen=True):
         return cls(params.adaptive_target, params.adaptive_decay) if params.adaptive_target >= 0.0 else None
 
     def apply(self, row: SamplerRow) -> None:
-        """Scores tokens by the distance of their probability from the aim. The aim is as far from the target as the
-        mean of the probabilities so far, but on the other side. See SamplerLink."""
+        """Scores tokens higher the nearer their probability is to an aim: 2 * target - mean of the chosen tokens'
+        probabilities so far, between 0 and 1."""
         total, count = self._sums(row)
         aim = min(1.0, max(0.0, 2.0 * self.target - total / count))
         row.score(NearScore(aim, _WIDTH, _PEAK, _SHARPNESS))

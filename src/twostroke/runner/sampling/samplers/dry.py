@@ -100,7 +100,8 @@ def _most_exponent(multiplier: float, base: float) -> int:
 
 
 def _penalty(multiplier: float, base: float, exponent: int) -> float:
-    """Returns multiplier * base ^ exponent, computed only by products."""
+    """Returns multiplier * base ^ exponent. The power is computed by multiplications alone, so that it is the same on
+    every machine."""
     if base > 1.0:
         exponent = min(exponent, _most_exponent(multiplier, base))
     power, square = 1.0, base

@@ -17,7 +17,8 @@ from twostroke.types.sampling_params import SamplingParams
 from twostroke.types.spec.portable import ln, powers
 
 _MOST_SURPRISE = 60.0
-"""The highest surprise, in bits. A token with a higher surprise has no weight."""
+"""A limit of this many bits of surprise, or more, leaves no token out, because a token with a higher surprise has the
+weight 0 anyway."""
 ZIPF_TOKENS = 100
 """How many tokens' probabilities the first version looks at."""
 
@@ -40,7 +41,7 @@ class Mirostat(Struct, frozen=True):
         return None if made is None else made(params.mirostat_tau, params.mirostat_eta)
 
     def apply(self, row: SamplerRow) -> None:
-        """Leaves out tokens with a surprise above the limit. See SamplerLink."""
+        """Leaves out tokens whose surprise, in bits, is above the present limit, but never the likeliest token."""
         limit = self._limit(row)
         if limit >= _MOST_SURPRISE:
             return
@@ -71,7 +72,8 @@ class ZipfMirostat(Mirostat, frozen=True):
             row.keep(np.sort(largest(row.logits, count)))
 
     def _count(self, exponent: float, limit: float, vocab_size: int, most: int) -> int:
-        """Returns how many tokens stay, at least one and at most `most`."""
+        """Returns how many of the likeliest tokens stay (k), at least one and at most `most`. exponent: the exponent of
+        Zipf's law, as estimated for this row. limit: the present limit of surprise, in bits."""
         excess = exponent - 1.0
         share = 1.0 - powers(float(vocab_size), [-excess])[0]
         scale = excess / share if share else 1.0 / ln(float(vocab_size))

@@ -27,7 +27,8 @@ MOST_KEPT_TOKENS = 1 << 22
 """The most tokens for which one thread stores the lengths of repetitions for DRY, in all sequences together. Each token
 takes 26 bytes."""
 _MOST_COMPARED = 2
-"""The most comparisons for each token of a text. After that many, `_all_at_once` searches the repetitions."""
+"""`runs_at_end` compares tokens one by one, until it has made this many comparisons for each token of the text. Then
+`_all_at_once` takes over."""
 
 
 def same_beginnings(tokens: Sequence[int]) -> list[int]:
@@ -46,9 +47,9 @@ def same_beginnings(tokens: Sequence[int]) -> list[int]:
 
 
 def runs_at_end(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
-    """Returns where the end of a sequence occurs earlier. For each earlier occurrence of the last token, it maps the
-    index to the number of tokens up to there that are the same as those at the end. A repetition stops at a breaker.
-    The mapping is in the order of indices, or in the reverse order."""
+    """Finds where the last tokens of a sequence occur earlier in it. For each earlier occurrence of the last token, the
+    result maps its index to the number of tokens up to there that are the same as those at the end. A repetition stops
+    at a breaker. The mapping is in the order of indices, or in the reverse order."""
     size, found, place, compared = len(tokens), dict[int, int](), -1, 0
     if size < 2 or tokens[-1] in breakers:
         return found
@@ -64,7 +65,8 @@ def runs_at_end(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
 
 
 def _length(tokens: list[int], place: int, breakers: Set[int]) -> int:
-    """Returns how many tokens up to index `place` are the same as those at the end. At least one is."""
+    """Returns how many tokens up to index `place` are the same as those at the end of the list, at least one. Counting
+    stops before a breaker."""
     length, end = 1, len(tokens) - 1
     while length <= place:
         token = tokens[end - length]
@@ -75,8 +77,8 @@ def _length(tokens: list[int], place: int, breakers: Set[int]) -> int:
 
 
 def _all_at_once(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
-    """Returns what `runs_at_end` returns, in time proportional to the number of tokens. Comparing each earlier
-    occurrence alone takes time that grows with the square of that number, if one token is repeated all along."""
+    """Does the work of `runs_at_end` in time proportional to the number of tokens. Comparing at each earlier occurrence
+    takes time that grows with the square of that number, if one token is repeated all along."""
     backwards, end = tokens[::-1], len(tokens) - 1
     most = next((place for place, token in enumerate(backwards) if token in breakers), len(tokens))
     lengths = enumerate(same_beginnings(backwards))
@@ -84,9 +86,9 @@ def _all_at_once(tokens: list[int], breakers: Set[int]) -> Mapping[int, int]:
 
 
 class KeptRuns:
-    """Stores, for each place in one sequence, how many tokens up to there are the same as those at the end of the
+    """Stores, for each index in one sequence, how many tokens up to there are the same as those at the end of the
     sequence. DRY needs these lengths. size: the number of tokens of the sequence. known: the list of tokens that the
-    sequence had at the last row."""
+    sequence had when these lengths were last used."""
 
     def __init__(self, sequence: PlannedSequence, breakers: Set[int]) -> None:
         self.known, self.breakers, self.size = sequence.known_token_ids, breakers, len(sequence.known_token_ids)
@@ -100,8 +102,7 @@ class KeptRuns:
 
     def follows(self, sequence: PlannedSequence) -> bool:
         """Returns whether the stored tokens are the first tokens of the sequence, so that `add` can go on with the
-        rest. Tokens are only appended to the list of a running sequence. So tokens are compared only where the sequence
-        has another list."""
+        rest. A list of tokens only grows, so tokens are compared only where the sequence has a new list object."""
         known, request = sequence.known_token_ids, sequence.request
         if request.prompt_token_ids is not self._prompt or not 0 <= len(known) - self.size <= MOST_STEPS:
             return False
@@ -112,9 +113,9 @@ class KeptRuns:
         return list(known[start : self.size]) == own
 
     def add(self, token_id: int) -> None:
-        """Appends the next token and updates the lengths of the repetitions. A place that holds the same token as the
-        new one gets the length of the place before it, plus one. All other places get 0. The length of place p is
-        stored at index p + 1."""
+        """Appends the next token. For each earlier index p, updates the length of the repetition that ends there: how
+        many tokens up to p are the same as those at the end. If the token at p is the new one, this is the length at p
+        - 1, plus one; otherwise it is 0. The length for p is stored at index p + 1."""
         size = self.size
         if size + 2 > len(self._tokens):
             self._grow()
@@ -130,8 +131,8 @@ class KeptRuns:
         self.size = size + 1
 
     def with_more(self, known: Sequence[int]) -> KeptRuns:
-        """Returns the stored repetitions of `known`, which begins with the tokens of this object. This object stays
-        unchanged."""
+        """Returns a copy of this object to which the rest of `known` was added. known: begins with the tokens of this
+        object."""
         other = copy.copy(self)
         other._grow()
         for token_id in known[self.size :]:
@@ -148,7 +149,8 @@ class KeptRuns:
         return self._tokens[places[enough] + 1], lengths[enough]
 
     def _grow(self) -> None:
-        """Replaces the arrays by copies of twice the size, which no other object shares."""
+        """Replaces each array by a copy of twice the size. Copies of this object share the old arrays, but not the new
+        ones."""
         self._tokens, self._differs, self._runs, self._next = (
             np.concatenate([each, np.zeros_like(each)])
             for each in (self._tokens, self._differs, self._runs, self._next)
@@ -164,8 +166,8 @@ class RecentRuns(threading.local):
         self._num_tokens = 0
 
     def of(self, sequence: PlannedSequence, breakers: Set[int]) -> KeptRuns:
-        """Returns the repetitions of the end of a sequence, from the stored ones where those belong to the first tokens
-        of the sequence."""
+        """Returns the lengths of the repetitions at the end of a sequence. Where lengths are stored for the first
+        tokens of the sequence, only the later tokens are added."""
         name, known = sequence.request.request_id, sequence.known_token_ids
         kept = self._kept.get(name)
         if kept is None or kept.breakers != breakers or not kept.follows(sequence):

@@ -18,11 +18,13 @@ class SamplerLink(Protocol):
 
 @runtime_checkable
 class RememberingSampler(Protocol):
-    """A link whose next row depends on how likely the chosen tokens were. It is the last link of the chain."""
+    """A sampler (see SamplerLink) whose work on the next token depends on how likely the chosen tokens were. It is the
+    last sampler of its chain."""
 
     def apply(self, row: SamplerRow) -> None:
-        """Leaves out tokens, or changes their weights; see SamplerLink. row.memory: the result of `remember` after the
-        token before; empty at the first token."""
+        """Leaves out tokens, or changes their weights. At least one token with a weight stays. row.memory: what
+        `remember` has returned for the token before; empty at the first token."""
 
     def remember(self, row: SamplerRow, place: int) -> Memory:
-        """Returns the memory after the token at `place` of the row was chosen."""
+        """Returns the sampler's memory for the next token. Called after a token was chosen. place: its index among the
+        row's candidates."""

@@ -42,8 +42,8 @@ LINES = (
 
 
 class ClientLines:
-    """Takes lines of metadata (LINES) out of the beginning of the system text. keep: True leaves all of them in place.
-    Any thread may call the methods."""
+    """Removes lines of metadata from the beginning of the system text, such as Claude Code's billing line. LINES has
+    the patterns of these lines. keep: True leaves all of them in place. Any thread may call the methods."""
 
     def __init__(self, *, keep: bool = False) -> None:
         self._patterns = () if keep else tuple((line.name, re.compile(line.pattern)) for line in LINES)

@@ -39,7 +39,7 @@ class FunctionSpec(msgspec.Struct, kw_only=True):
 
 
 class CustomSpec(msgspec.Struct, kw_only=True):
-    """A tool that takes a text. format: {"type": "text"}, or a grammar of the text."""
+    """A custom tool, whose calls are a text in place of JSON. format: {"type": "text"}, or a grammar of the text."""
 
     name: str
     description: str | None = None
@@ -48,9 +48,10 @@ class CustomSpec(msgspec.Struct, kw_only=True):
 
 class AskedTool(msgspec.Struct, kw_only=True):
     """A tool of any kind, in the form of any API. Chat completions puts the fields of a tool into `function` or
-    `custom`. Responses and Anthropic put them here, and Anthropic calls the parameters `input_schema`.
+    `custom`. Responses and Anthropic put the same fields into the tool itself, and Anthropic calls the parameters
+    `input_schema`.
 
-    name: the tool's name. A tool that the provider would run may have one, too.
+    name: the tool's name. A hosted tool, such as web search, may have a name, too.
     """
 
     type: str = "function"
@@ -65,11 +66,9 @@ class AskedTool(msgspec.Struct, kw_only=True):
 
 
 class Tool(msgspec.Struct, kw_only=True):
-    """A function that the model may call. takes_text: True when it has one argument, a text, and its calls are sent as
-    text.
-
-    pattern: a regular expression that the text must fit.
-    """
+    """A tool of the request, as a function that the model may call. takes_text: True for a custom tool: its one
+    argument is a text, and the client gets its calls as text. pattern: a regular expression that this text must match;
+    None for any text."""
 
     function: FunctionSpec
     takes_text: bool = False
@@ -77,8 +76,8 @@ class Tool(msgspec.Struct, kw_only=True):
 
 
 class KeptTools(msgspec.Struct, kw_only=True):
-    """tools: the tools that the model may be offered. choice: the request's tool_choice, in the form that names
-    functions."""
+    """The result of `kept_tools`. tools: the tools of the request that the model may be offered. choice: the request's
+    tool_choice, in the form of chat completions."""
 
     tools: list[Tool]
     choice: str | dict[str, Any] | None
@@ -136,8 +135,8 @@ def text_tool(name: str, description: str | None, form: dict[str, Any] | None, n
 
 
 def text_schema(bounds: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the schema of the arguments of a tool that takes a text. bounds: the keywords of JSON Schema that the
-    text must fit, such as `pattern`."""
+    """Returns the schema of the arguments of a custom tool, which have one text. bounds: the keywords of JSON Schema
+    that the text must fit, such as `pattern`."""
     return {
         "type": "object",
         "properties": {TEXT_ARGUMENT: {"type": "string", **bounds}},
@@ -147,8 +146,8 @@ def text_schema(bounds: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _pattern(name: str, definition: str, syntax: Any, notes: Notes) -> str | None:
-    """Returns a regular expression that the tool's text must match; None when the text cannot be made to fit its
-    grammar."""
+    """Returns a regular expression for the text of a custom tool, made from the tool's grammar. Returns None, and adds
+    a note, where a grammar of this kind cannot be enforced."""
     if syntax == "regex":
         size_bytes = len(definition.encode(errors="surrogatepass"))
         if size_bytes > MAX_REGEX_BYTES:
@@ -222,7 +221,7 @@ _WORDS = {"none": "none", "auto": "auto", "required": "required", "any": "requir
 
 
 def _allowed(tools: list[Tool], choice: dict[str, Any], left_out: list[str]) -> KeptTools:
-    """Returns the tools of a choice that allows only some of them."""
+    """Returns the tools that a tool_choice of the type allowed_tools names."""
     inner = choice.get("allowed_tools")
     inner = inner if isinstance(inner, dict) else choice
     mode, listed = inner.get("mode") or "auto", inner.get("tools")
@@ -245,7 +244,7 @@ def _allowed(tools: list[Tool], choice: dict[str, Any], left_out: list[str]) -> 
 
 
 def _name_in(tool: dict[str, Any]) -> str | None:
-    """Returns the name in a choice of a tool, in the form of any API; None when there is none."""
+    """Returns the name of the tool in a tool_choice, in the form of any API; None when there is none."""
     inner = tool.get(str(tool.get("type")))
     name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
     return name if isinstance(name, str) else None

@@ -13,7 +13,7 @@ T = TypeVar("T")
 Messages = Sequence[dict[str, Any]]
 _FIRST = ("system", "developer")
 MOST_ROOM = 4
-"""A shortened conversation leaves at most 1 / MOST_ROOM of the context for the answer."""
+"""When a conversation is shortened, at most 1 / MOST_ROOM of the context is kept free for the answer."""
 
 
 def room_for(limit: int | None, context_tokens: int) -> int:

@@ -15,7 +15,7 @@ from twostroke.types.notes import Notes, named
 
 CALL, OUTPUT = "_call", "_call_output"
 _ABOUT = ("type", "id", "call_id", "status", "name", "namespace", "output", "error")
-"""The keys of an item that are no arguments of its call."""
+"""In a tool call of Responses' input that has no field for the arguments, all keys but these are its arguments."""
 Messages = list[dict[str, Any]]
 
 
@@ -93,7 +93,8 @@ def _thought_alone(message: Mapping[str, Any]) -> bool:
 
 
 def _open(made: Messages) -> bool:
-    """Returns True when the last message is the assistant's, so that the next item belongs to the same turn."""
+    """Returns True when the last message is the assistant's, so that a thought, a text or a call that follows can
+    become part of it."""
     return bool(made) and made[-1]["role"] == "assistant"
 
 

@@ -31,7 +31,8 @@ OFF: dict[str, tuple[Any, ...]] = {
 
 class LlamaOptions(GenerationRequest, kw_only=True):
     """The fields that the bodies of /completion and /infill share. n_probs: how many likely tokens are shown for each
-    token. Fields in OFF are accepted only with the values that are listed there, which change nothing."""
+    token. The fields that the table OFF names are not supported: they may only have the values in that table, which
+    change nothing."""
 
     n_probs: int | None = None
     return_tokens: bool | None = None
@@ -44,7 +45,7 @@ class LlamaOptions(GenerationRequest, kw_only=True):
 
 @body_kind
 class LlamaCompletion(LlamaOptions, kw_only=True):
-    """POST /completion."""
+    """The body of POST /completion, which asks for the text after a prompt."""
 
     prompt: str | list[str | int | list[int]] | MediaPrompt
 
@@ -58,7 +59,8 @@ class ExtraFile(msgspec.Struct):
 
 @body_kind
 class LlamaInfill(LlamaOptions, kw_only=True):
-    """POST /infill: the text between input_prefix and input_suffix. prompt: the beginning of that text."""
+    """The body of POST /infill, which asks for the text between input_prefix and input_suffix. prompt: the beginning of
+    the wanted text, as far as it is known."""
 
     input_prefix: str
     input_suffix: str

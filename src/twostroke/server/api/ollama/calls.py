@@ -44,8 +44,9 @@ def ollama_chat(body: bytes, serving: Serving) -> Call | None:
 
 
 def ollama_generate(body: bytes, serving: Serving) -> Call | None:
-    """Reads the body of POST /api/generate. Returns what `ollama_chat` returns; None for a request without a prompt.
-    Raises the errors of ollama_chat."""
+    """Reads the body of POST /api/generate. Returns its prompt for the engine, and how it is to be answered. Returns
+    None for a request without a prompt, which only asks that the model be loaded. Raises the errors of
+    `ollama_chat`."""
     request = decode(body, OllamaGenerate)
     name = served_name(request.model, serving)
     _refuse_unsupported(request, serving)
@@ -81,8 +82,8 @@ def _refuse_unsupported(request: OllamaGenerate, serving: Serving) -> None:
 
 
 def _seen(images: list[Any], text: str, param: str) -> Any:
-    """Returns the content of a message: its images, in base64, come before its text. Images are checked when the
-    messages are rendered: only there it is known whether the model reads images, and which message is the last one."""
+    """Returns the content of a message, with its images, in base64, before its text. The images are only checked later,
+    when the messages are rendered, because it is not known here whether the model reads images."""
     if not images:
         return text
     if not isinstance(images, list) or not all(isinstance(each, str) for each in images):

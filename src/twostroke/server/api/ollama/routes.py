@@ -48,7 +48,7 @@ _ELSEWHERE = {
 
 
 def answering_paths() -> list[Served]:
-    """Returns the paths that run the model: path, task, reader, shape, kind of body."""
+    """Returns Ollama's paths that run the model, each with its task, body reader, answer's Shape and body class."""
     return [
         ("/api/chat", Task.GENERATE, _or_loaded(ollama_chat, _chat_loaded), OllamaChatShape, OllamaChat),
         (
@@ -112,8 +112,8 @@ def _or_loaded(
     read: Callable[[bytes, Serving], Call | None],
     loaded: Callable[[OllamaNameAlone, Serving], dict[str, Any]],
 ) -> Callable[[bytes, Serving], Call | Response]:
-    """Returns a reader that makes the call. For a request that names only the model, it gives the answer that the model
-    is loaded."""
+    """Returns a function that reads a body and returns the Call that `read` makes of it. Where `read` returns None, the
+    request names only a model to load. The function then returns the JSON that `loaded` makes."""
 
     def made(body: bytes, serving: Serving) -> Call | Response:
         call = read(body, serving)

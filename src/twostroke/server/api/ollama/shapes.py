@@ -71,7 +71,8 @@ class LinesShape:
         raise NotImplementedError
 
     def at_end(self) -> dict[str, Any]:
-        """Returns the fields of the last line, in addition to the counts."""
+        """Returns the fields that only this API has in the last line of a stream. The counts of tokens are added to
+        them."""
         return {}
 
     def events(self, _index: int, delta: Delta, counts: Counts) -> list[Event]:
@@ -84,8 +85,8 @@ class LinesShape:
         return [Event(None, line) for line in lines]
 
     def text_event(self, _index: int, delta: Delta) -> bytes | None:
-        """Returns None, so that `events` makes every line. No line can be made from a template, because each contains
-        the time at which it is made."""
+        """Returns None, so that the caller makes every line with `events`. A template is of no use, because each line
+        contains the time at which it is made."""
         return None
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
@@ -143,7 +144,7 @@ class LinesShape:
 
 
 class OllamaChatShape(LinesShape):
-    """/api/chat: each line has a message, and a tool call is whole in one line."""
+    """The answer of /api/chat: each line has a message, and a tool call is whole in one line."""
 
     def said(self, kind: str, text: str) -> dict[str, Any]:
         if kind == "reasoning":
@@ -164,8 +165,8 @@ class OllamaChatShape(LinesShape):
 
 
 class OllamaGenerateShape(LinesShape):
-    """/api/generate: each line has a piece of the response; the last line also has `context`, the ids of all tokens so
-    far."""
+    """The answer of /api/generate: each line has a piece of the response; the last line also has `context`, the ids of
+    all tokens so far."""
 
     def said(self, kind: str, text: str) -> dict[str, Any]:
         return {"response": "", "thinking": text} if kind == "reasoning" else {"response": text}

@@ -17,7 +17,7 @@ from twostroke.types.result import TokenLogprob
 
 
 class CompletionShape(Envelope):
-    """text_completion, streamed or whole."""
+    """The answer of /v1/completions ("text_completion"), streamed or whole. Satisfies Shape."""
 
     def __init__(self, call: Call, serving: Serving) -> None:
         super().__init__(call, serving, "text_completion", "text_completion")
@@ -39,8 +39,8 @@ class CompletionShape(Envelope):
         return self.timed(delta, counts, [self.chunk([choice], counts) for choice in made])
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
-        """Returns the bytes of the event for a piece that only adds text, made from a template. Returns None when
-        `events` must be called."""
+        """Returns the bytes of the event for a piece that only adds text, made from a template. For any other piece it
+        returns None, and the caller calls `events`."""
         if not delta.text or delta.finish_reason is not None:
             return None
         template = self._templates.get(index)
@@ -57,13 +57,11 @@ class CompletionShape(Envelope):
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
 
     def collect(self, index: int, delta: Delta) -> None:
-        """Takes a piece of choice `index` of an answer that is not streamed."""
         self._scores[index // self.call.n] += delta.prompt_logprobs
         self._deltas[index].append(delta)
         self.took(delta)
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """Returns the answer to a request that is not streamed, once all pieces are collected."""
         choices = [self._choice(index, deltas) for index, deltas in enumerate(self._deltas)]
         return {**self.envelope(choices, streamed=False), "usage": self.usage(counts), **self.whole_timings(counts)}
 
@@ -92,8 +90,8 @@ class CompletionShape(Envelope):
         return made | {"finish_reason": delta.finish_reason}
 
     def _shown(self, delta: Delta) -> tuple[TokenLogprob, ...]:
-        """Returns the log probabilities to show. After a scored prompt every generated token is shown, an end token
-        too, because clients count from the end."""
+        """Returns the log probabilities of a piece that the client gets. If the prompt was scored, they include that of
+        an end token: such clients count log probabilities from the end, so none may be missing."""
         ends = self.call.scores_prompt and delta.end_logprob is not None
         return (*delta.logprobs, delta.end_logprob) if ends and delta.end_logprob else delta.logprobs
 

@@ -18,8 +18,8 @@ from twostroke.types.output import Delta
 
 
 class WholeShape(ABC):
-    """Answers that are never streamed: embeddings, ranks and scores. Satisfies Shape. rows: for each prompt, the sum of
-    the model's output vectors for it, as bytes."""
+    """The base of answers that are never streamed: embeddings, ranks and scores. Satisfies Shape. rows: for each
+    prompt, the sum of the model's output rows, as float64 bytes. Vectors and scores are computed from it."""
 
     heartbeat = HEARTBEAT
     written = SSE
@@ -64,7 +64,7 @@ class WholeShape(ABC):
 
 
 class EmbeddingShape(WholeShape):
-    """OpenAI's list of embeddings."""
+    """The answer of /v1/embeddings: OpenAI's list of embeddings."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
         asked = self.call.asked
@@ -86,7 +86,7 @@ class EmbeddingShape(WholeShape):
 
 
 class RerankShape(WholeShape):
-    """The best documents first, each with its index in the request."""
+    """The answer of /v1/rerank: the best documents first, each with its index in the request."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
         asked = self.call.asked
@@ -100,7 +100,7 @@ class RerankShape(WholeShape):
 
 
 class ScoreShape(WholeShape):
-    """One score for each pair, in the order of the pairs."""
+    """The answer of /v1/score: one score for each pair, in the order of the pairs."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
         data = [{"index": index, "object": "score", "score": score} for index, score in enumerate(self.scores())]

@@ -166,7 +166,7 @@ def _turning(fields: Fields, layers: int) -> tuple[bool, ...]:
 def _sources(fields: Fields, turning: Sequence[bool]) -> tuple[int, ...]:
     """Reads kv_source_layers: for each layer, the layer whose latents it attends to. The only implemented source other
     than the layer itself is the last earlier layer of its kind (rotated or not) that shares its latents. transformers
-    would take that layer whatever the field says, so any other source raises CorruptModel."""
+    would take that layer whatever the field holds, so any other source raises CorruptModel."""
     layers = len(turning)
     sources = fields.integers("kv_source_layers") or tuple(range(layers))
     latest: dict[bool, int] = {}

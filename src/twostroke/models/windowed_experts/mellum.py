@@ -21,7 +21,7 @@ PREDICTION = ("mtp.", "model.mtp.")
 
 @architecture("MellumForCausalLM", model_type="mellum")
 def mellum(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads config.json and returns the model. layer_types says which layers have the window, and mlp_layer_types which
+    """Reads config.json, returns the model. layer_types tells which layers have the window, and mlp_layer_types which
     have experts; without mlp_layer_types all layers have experts."""
     silu_only(fields)
     parts = read_parts(fields, defaults("mellum"), kv_absent=4)

@@ -137,7 +137,7 @@ class Tracer:
         bias: bool = False,
     ) -> Weight:
         """Returns a matrix made of rows of the tensor `name`, whose shape is (stored_rows, columns). Each item of
-        `orders` says which rows come next and in which order; None stands for all rows as stored. bias: whether a bias
+        `orders` tells which rows come next and in which order; None stands for all rows as stored. bias: whether a bias
         is read in the same order."""
         shape, full = (stored_rows, columns), f"{self._prefix}{name}"
         parts = tuple(Tensor(f"{full}.weight", shape, order=order) for order in orders)

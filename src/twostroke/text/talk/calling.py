@@ -39,7 +39,7 @@ class Calling:
     """One tool call while it is read: a Notation reports the name and the arguments, and this object turns them into
     the pieces of a message. begun: True once the name is accepted. argued: True once some arguments were sent.
 
-    An accepted name is that of an offered tool, or one of `silent`: names with which a model says that it calls no
+    An accepted name is that of an offered tool, or one of `silent`: names by which a model tells that it calls no
     tool. out: the list to which pieces are added. begin: called once, when the name is accepted. ends: texts after the
     call, which also end its arguments. openings: texts with which another call begins.
     """
@@ -66,7 +66,7 @@ class Calling:
         return self.begun and self._shown
 
     def knows(self, name: str) -> bool:
-        """Returns True where this is the name of an offered tool, or a name with which the model says that it calls
+        """Returns True where this is the name of an offered tool, or a name by which the model tells that it calls
         none (`silent`). The method `name` accepts only such names."""
         return bool(self.tools.offered(name)) or name in self._silent
 

@@ -24,7 +24,7 @@ examine_on_the_way = partial(examine, most_s=ON_THE_WAY_S)
 @dataclass(frozen=True, slots=True)
 class ThisMachine:
     """What the doctor knows before measuring. level: the instruction-set level of the kernels. better_level: a better
-    level that this CPU could run but that is not built; None where `level` is the CPU's best. placing: a text that says
+    level that this CPU could run but that is not built; None where `level` is the CPU's best. placing: text that tells
     why this number of `cores` is used."""
 
     patient: MeasuredMachine

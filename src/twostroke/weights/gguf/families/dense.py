@@ -47,7 +47,7 @@ HEAD_NORMS: Names = {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": 
 
 
 def windows_of(keys: Keys, config: Config, slides: str = "sliding_attention", every: int = 4) -> dict[str, Any]:
-    """Returns layer_types: which layers have a sliding window. The file says this for each layer, or gives the length
+    """Returns layer_types: which layers have a sliding window. The file tells this for each layer, or gives the length
     of a repeated pattern whose last layer has no window. Without both, the length is `every`. slides: the word for a
     layer with a window. A file without a window gets only sliding_window = None."""
     layers = int(config["num_hidden_layers"])

@@ -95,8 +95,8 @@ class EncodeCost(Struct, frozen=True):
         return sum(part.seconds for part in made if part.name == "attention") * rows / own / self.layers
 
     def flops(self, tile: ImageTile) -> int:
-        """Returns the FLOPs of encoding a tile that is one crop; a multiply-add counts as two. The encoder must have no
-        windows and no fold (a place at which groups of neighbouring rows become one row each)."""
+        """Returns the FLOPs of encoding one tile whose patches all see each other; a multiply-add counts as two. The
+        encoder must have no windows and no fold (a place at which groups of neighbouring rows become one row each)."""
         patches, costs = tile.rows * self.merge, self.costs
         own = (costs.patches, [Segment.prefill(0, patches, False)]), (costs.layers, [_seeing(patches, patches)])
         steps = (*own, (costs.head, [Segment.prefill(0, tile.rows, False)]))

@@ -35,12 +35,12 @@ def times(factor: float) -> Content:
 
 
 def around(centre: float) -> Content:
-    """Returns content of Gaussian numbers with the mean `centre`."""
+    """Returns a function that fills a test operand with Gaussian numbers whose mean is `centre`."""
     return lambda random, shape, _: np.float32(centre) + random.standard_normal(shape, dtype=np.float32)
 
 
 def between(low: int, high: int) -> Content:
-    """Returns content of random whole numbers from `low` to `high`, both included."""
+    """Returns a function that fills a test operand with random whole numbers from `low` to `high`, both included."""
     return lambda random, shape, _: random.integers(low, high + 1, shape)
 
 

@@ -200,8 +200,8 @@ def _utf8(text: str) -> bytes:
 
 
 def _guarded(call: Callable[[], _T]) -> _T:
-    """Calls the library and turns its failures into Twostroke's errors. Where the library's Rust code panics, it raises
-    a BaseException, which no caller would turn into an answer."""
+    """Calls the library and raises Twostroke's errors in place of the library's. A panic of the library's Rust code
+    comes as a BaseException, which is replaced, too: no caller would turn it into an answer."""
     try:
         return call()
     except BaseException as error:

@@ -238,7 +238,8 @@ def require_encoder_room(resolver: Resolver, needs: EncoderBytes, machine: Machi
 
 
 def resolve_server(resolver: Resolver, default_name: str) -> None:
-    """Resolves where to listen and under which names. An address that is not loopback needs a key."""
+    """Resolves the address of the server and the model names that it answers to. An address that is not loopback needs
+    an API key."""
     host = _resolve_place(resolver)
     for names in (ListenSettings.allow_host, ListenSettings.allow_origin):
         resolver.pick(names, (), "none asked for")

@@ -77,8 +77,8 @@ class PartStore(Protocol):
     writable: bool
 
     def part_id(self, place: bytes) -> bytes:
-        """Returns the id under which a page or state is stored. place: a hash of the prompt's tokens up to its end (see
-        the module)."""
+        """Returns the id under which a page or state is stored. place: a hash of the prompt's tokens up to the end
+        of the page, or up to the position of the state."""
 
     def find(self, part_id: bytes) -> DiskPart | None:
         """Returns the file in which the page or state with this id is, and where in the file; None when it is not

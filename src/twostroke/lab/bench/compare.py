@@ -61,7 +61,7 @@ class Contestant:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether K and V are in another format than bf16."""
+        """Whether K and V are in float32, int8 or int4; False for bf16, which is the usual format of comparisons."""
         return self.kv is not KVKind.BF16
 
     def asked(self, cases: Sequence[Case]) -> list[Case]:

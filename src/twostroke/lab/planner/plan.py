@@ -1,5 +1,5 @@
-"""The whole plan of one model: expectation on one target, the hardware of the catalogue that suffices, assumptions,
-plain JSON."""
+"""The whole plan of one model: its predicted speed and memory on one machine, the machines of the catalogue that
+suffice, and the assumptions. `as_json` returns the plan as plain values."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ gaps, and mean_itl_s is their mean."""
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """The plan of one model. lacks: what the target lacks for what was asked; empty where it lacks nothing. images: the
-    images of each prompt."""
+    """The plan of one model on one machine, the target. lacks: sentences about what the target has too little of for
+    the user's request, such as memory; empty where it suffices. images: the images of each prompt."""
 
     source: str
     spec: Model

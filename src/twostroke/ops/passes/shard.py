@@ -4,7 +4,7 @@ The outputs of a product are divided among the ranks, but one output's sum is co
 of each matrix and some of the heads, and an explicit call gathers what the next call needs whole. So a row's bits are
 those of one process. Every rank computes norms, routes and the residual stream itself. Experts' down matrices are
 divided. Their gate and up matrices are whole on each rank, because the values between them stay inside one op. Rows
-that are given before a step are given to every rank.
+that come from outside of the program, such as image rows, are given to every rank.
 
 Apply this pass to the program that the model file traced, and fuse afterwards. At each `gather` all ranks exchange
 their parts.

@@ -75,8 +75,9 @@ class RouteByToken(Op):
 
 
 def route_by_token(logits: Value, token_ids: Indices, table: Vector, rule: RouteRule) -> Value:
-    """Records the call and returns [weights | numbers] of the experts of each row. table: rule.chosen numbers of
-    experts for each token id. Of the rule, only `scores`, `added` and `factor` are used besides."""
+    """Records the call and returns [weights | numbers] of the experts of each row. table: for each token id, the
+    numbers of its experts, rule.chosen of them. From the rule, the op takes `scores`, `added` and `factor`.
+    """
     if table.length % rule.chosen or not rule.normalised or rule.chosen > logits.width:
         raise ValueError(f"a table of {table.length} numbers and {rule} do not name experts")
     out = logits.fresh(2 * rule.chosen)

@@ -43,9 +43,10 @@ PageCaches = FullPages | WindowPages
 
 
 class CacheGroups(Struct, frozen=True, eq=False):
-    """pages: the group of full pages first, where there is one, then windows from the shortest to the longest.
+    """The cache groups of a program. pages: first the group of layers that keep all positions, where there are any,
+    then the groups of sliding windows, the shortest window first.
 
-    states: None where no layer has a state.
+    states: the states of a sequence; None where no layer has a state.
     """
 
     pages: tuple[PageCaches, ...]

@@ -201,7 +201,8 @@ def op(kind: type[Kind]) -> type[Kind]:
 
 
 def _with_arguments(kind: type[Op], reference: Callable[..., None]) -> Callable[..., None]:
-    """Returns the reference as a function of the operands. Operands at the end that have a default may be missing."""
+    """Returns a function that takes the operands as separate arguments, for a reference of one tuple. Operands at the
+    end that have a default in the class `kind` may be missing."""
     if reference.__code__.co_argcount > 1:
         return reference
     return lambda *operands: reference(completed(kind, operands))

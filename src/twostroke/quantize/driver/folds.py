@@ -38,8 +38,8 @@ class Fold:
 
 
 def divided_vector(stored: F32Array, added: float, scales: F32Array) -> F32Array:
-    """Returns the numbers of a vector to store, so that the vector is divided by `scales` once it is loaded. added: the
-    number that loading adds to each."""
+    """Returns the numbers to store in place of `stored`. After loading, the vector is then the original vector divided
+    by `scales`. added: the number that loading adds to each stored number."""
     if not added:
         return (stored / scales).astype(np.float32)
     found: F32Array = ((stored + np.float32(added)) / scales - np.float32(added)).astype(np.float32)

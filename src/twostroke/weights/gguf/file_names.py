@@ -75,8 +75,8 @@ def first_part(name: str) -> str:
 
 
 def near_quants(word: str) -> tuple[str, ...]:
-    """Returns the names of quantizations that are accepted where `word` is not there: the same bits under another name.
-    Publishers put UD- before quantizations whose bits were divided among the tensors by measurement."""
+    """Returns the names of quantizations that are accepted where no file has the name `word`. They have about as many
+    bits for each weight. Publishers put UD- before quantizations that give important tensors more bits than others."""
     plain = word.upper()
     grown = _K_FORM.fullmatch(plain)
     return () if plain.startswith("UD-") else (f"UD-{plain}", *([f"UD-{grown[1]}_XL"] if grown else []))

@@ -181,8 +181,8 @@ class PackedFile:
             self.check_blocks(place, 1)
 
     def check_all(self, go_on: GoOn = always, on_bytes: Callable[[int], None] = lambda num_bytes: None) -> bool:
-        """Compares every block that `check_bytes` did not. Returns False where `go_on` returned False before the end.
-        Raises StaleFile.
+        """Compares each block with its checksum, except those that `check_bytes` has compared. Returns False where `go_on`
+        returned False before the end. Raises StaleFile.
 
         on_bytes: called with the bytes compared so far.
         """

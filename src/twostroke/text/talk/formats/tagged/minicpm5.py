@@ -1,4 +1,4 @@
-"""MiniCPM 5: tags with attributes. A value with line ends or marks of its own stands in a CDATA section."""
+"""MiniCPM 5: tags with attributes. A value that contains line ends or tags stands in a CDATA section."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ class Tracer:
         self._stored = stored
         self.apart = apart
         self.stacks: list[ExpertStack] = []
-        """Tensors (experts, rows, columns) of checkpoints that are not quantized. The program reads each of their experts
-        as a tensor of its own. They become `Model.stacks`."""
+        """Tensors (experts, rows, columns) of checkpoints that are not quantized. The program reads each expert as a
+        tensor of its own. They become `Model.stacks`."""
         self._calls: list[Op] = []
         self._weights: dict[tuple[Tensor, ...], Weight] = {}
         self._keys: set[str] = set()

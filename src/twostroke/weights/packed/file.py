@@ -181,7 +181,7 @@ class PackedFile:
             self.check_blocks(place, 1)
 
     def check_all(self, go_on: GoOn = always, on_bytes: Callable[[int], None] = lambda num_bytes: None) -> bool:
-        """Compares each block with its checksum, except those that `check_bytes` has compared. Returns False where `go_on`
+        """Compares each block with its checksum, except those that `check_bytes` compared. Returns False where `go_on`
         returned False before the end. Raises StaleFile.
 
         on_bytes: called with the bytes compared so far.

@@ -14,6 +14,7 @@ from tests.bench.random_checkpoint import write_random
 from tests.models.families.stored import config_of
 from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps
+from twostroke.models.common.blocks import attend
 from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.rope_tables import mean_rotation, rope_table
 from twostroke.ops.program.values import VectorForm
@@ -92,3 +93,13 @@ def test_a_large_bias_costs_keys_of_eight_bits_no_digits(tmp_path: Path) -> None
         float(np.abs(logits(folder, KVKind.F32) - logits(folder, KVKind.INT8)).max()) for folder in (plain, large)
     )
     assert 0 < found < 3 * usual
+
+
+@pytest.mark.parametrize("family", ["qwen2-biases", "qwen2-window-upper-layers", "bloom", "xglm", "qwen2-moe", "glm"])
+def test_answers_stay_the_same(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With everything in float32, logits with and without the shift differ by rounding alone."""
+    write_random(config_of(family), tmp_path)
+    shifted = logits(tmp_path, KVKind.F32)
+    monkeypatch.setattr(attend, "_may_shift_keys", lambda shape, turn: False)
+    plain = logits(tmp_path, KVKind.F32)
+    assert 0 < np.abs(shifted - plain).max() < 2e-5 * np.ptp(plain)

@@ -47,9 +47,15 @@ def test_chat_whole_and_streamed(client: Client) -> None:
     assert pieces[-1].eval_count == 12 and pieces[-1].done_reason == "stop"
 
 
-@pytest.mark.parametrize("name", ["num_predict", "top_p", "repeat_last_n"])
+@pytest.mark.parametrize("count", [0, -1, -2])
+def test_a_length_of_zero_or_less_is_no_limit(client: Client, count: int) -> None:
+    whole = client.chat(MODEL, USER, options={"num_predict": count})
+    assert whole.message.content == "hello world" and whole.eval_count == 12
+
+
+@pytest.mark.parametrize("name", ["top_p", "repeat_last_n"])
 def test_an_error_has_the_name_of_the_option_that_was_sent(client: Client, name: str) -> None:
-    wrong = {"num_predict": 0, "top_p": 7, "repeat_last_n": -9}[name]
+    wrong = {"top_p": 7, "repeat_last_n": -9}[name]
     with pytest.raises(ResponseError, match=f"^options.{name} ") as caught:
         client.chat(MODEL, USER, options={name: wrong})
     assert caught.value.status_code == 400

@@ -62,7 +62,7 @@ class SuggestingGroup(click.Group):
     """A group that suggests the nearest command for an unknown one."""
 
     synonyms: Mapping[str, str] = {}
-    """The names of commands in other programs -> their names here."""
+    """The names of commands in other programs -> the command line that does the same here."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

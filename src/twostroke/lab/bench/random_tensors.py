@@ -93,14 +93,14 @@ def _draws(program: Program, embedding_std: float) -> Iterator[_Draw]:
 
 def _factors(program: Program) -> set[Vector]:
     """Returns the vectors by whose numbers rows are multiplied, such as those of norms. They are the operands named
-    `weight`, and the vectors of pointwise calls that read a number for each column. Vectors of the form DIFFERENCE are
-    left out: their tensors hold small numbers, not factors near 1."""
+    `weight`, and the vectors of pointwise calls that read a number for each column. Vectors of the forms
+    DIFFERENCE and SHARED_BIAS are left out: their tensors have small numbers, not factors near 1."""
     return {
         item
         for call in program.calls
         for operand, item in zip(signature(type(call)), call.operands(), strict=True)
         if operand.name == "weight" or (isinstance(call, Pointwise) and call.reads_columns)
-        if isinstance(item, Vector) and item.form is not VectorForm.DIFFERENCE
+        if isinstance(item, Vector) and item.form not in (VectorForm.DIFFERENCE, VectorForm.SHARED_BIAS)
     }
 
 

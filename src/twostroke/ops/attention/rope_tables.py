@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +97,7 @@ def inverse_frequencies(rope: RopeSpec, max_positions: int) -> F64Array:
     return plain
 
 
+@cache
 def mean_rotation(rope: RopeSpec, positions: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Returns the mean cosine and the mean sine of each pair over positions [0, positions), attention_factor included.
     Pairs that rotate fast have means near 0, slow ones near 1 and 0. The sum of a geometric series gives both."""

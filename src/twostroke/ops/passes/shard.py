@@ -138,7 +138,8 @@ def _by_heads(call: Op, roots: set[Value], caches: set[Cache]) -> bool:
 def _divides_a_vector(call: Op) -> bool:
     """Returns whether a rank with some of the call's heads or columns would need a part of a vector (such as attention
     sinks) that cannot be divided. Such a call is computed whole. `column_numbers`, one number for each column, can be
-    divided if the program itself has them, or if whole heads share each number (SHARED_BIAS)."""
+    divided if the program itself has them, or if they belong to whole heads (SHARED_BIAS): a rank's columns are then
+    neighbours."""
     numbers = call.column_numbers
     if numbers is not None and numbers.parts and numbers.form is not VectorForm.SHARED_BIAS:
         return True
@@ -307,8 +308,9 @@ class _Shard:
         columns = [column - value.offset for each in segments for column in each.columns(self._rank)]
         own = self._vectors.get(vector)
         if own is None:
-            key, length = f"{vector.key}@{self._rank.index}/{self._rank.count}", len(columns)
+            length = len(columns)
             if vector.parts:  # whole heads, which lie one after the other
+                key = f"{vector.key}@{self._rank.index}/{self._rank.count}"
                 parts = tuple(pieces_of(vector.parts, columns[0], columns[-1] + 1))
                 own = replace(vector, key=key, length=length, parts=parts)
             else:

@@ -70,7 +70,7 @@ def translate(error: Exception, repo_id: str, revision: str | None, offline: boo
     if resume.is_transport_error(error) and type(error).__name__ in _NEVER_REACHED:
         return ModelError(
             f"{repo_id} could not be downloaded.",
-            why=f"The hub cannot be reached: {str(error)[:200] or 'no answer'}.",
+            why=f"The hub cannot be reached: {str(error)[:200] or 'no answer'}. What has come so far is kept.",
             fix=nearest(repo_id, cache)
             or "Check the network, then start again. `twostroke list` shows the models that are here.",
         )

@@ -17,7 +17,7 @@ from twostroke.ops.program.values import HeadRows, PagedKV, Rope, Tensor, Value,
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import clamp, shift_columns
 from twostroke.ops.rows.multiply import multiply
-from twostroke.types.spec.rope import RopeSpec
+from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 MEAN_POSITIONS = 8192
 """The most positions over which the mean of a rotated bias is taken. Any vector would be right. On Qwen2.5-Coder 1.5B,
@@ -186,12 +186,14 @@ def attend(
 
 
 def _may_shift_keys(shape: Heads, turn: RopeSpec | None) -> bool:
-    """Returns whether the same vector may be subtracted from all keys of a head. All scores of a query then change by
-    the same number, which a softmax ignores. The keys must have a bias, and no norm or clipping of q and k, sinks or
-    soft cap must see the change."""
-    changed = shape.wide_norm or shape.head_norm or shape.clip or (turn and (turn.power or turn.back or turn.still))
+    """Returns whether the same vector may be subtracted from all keys of a head, and would help. All scores of a query
+    then change by one number, which a softmax ignores. The bias must reach the cache as it is: without a norm, a
+    clipping, or a table that depends on the context's length. No sink or soft cap may compare the scores with anything
+    else."""
+    changed = shape.wide_norm or shape.head_norm or shape.clip
+    turned = turn and (turn.power or turn.back or turn.still or turn.kind in (RopeKind.LONGROPE, RopeKind.DYNAMIC))
     compared = shape.names.sinks or shape.soft_cap
-    return shape.qkv_bias and not shape.ahead and not changed and not compared
+    return shape.qkv_bias and not shape.ahead and not changed and not turned and not compared
 
 
 def _shared_bias(t: Tracer, shape: Heads, matrix: Weight, turn: RopeSpec | None) -> Vector:

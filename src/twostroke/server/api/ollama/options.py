@@ -93,7 +93,7 @@ def read_options(options: Mapping[str, Any] | None) -> ReadOptions:
             ignored.append(_neutral(name, value))
         else:
             ignored.append(_unknown(name))
-    if fields.get("n_predict", 0) < 0:
+    if fields.get("n_predict", 1) <= 0:  # Ollama knows no limit of 0 tokens
         fields["n_predict"] = -1
     return ReadOptions(fields, tuple(ignored), context)
 

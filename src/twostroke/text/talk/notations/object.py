@@ -87,7 +87,10 @@ class NameFirst(ObjectNotation, frozen=True):
     def fits(self, stream: TextStream) -> Reading[bool]:
         begins = ('{"' + self.name + '"', '{{"' + self.name + '"')
         while True:
-            begun = "".join(stream.text[stream.at : stream.at + MOST_SCALAR].split())
+            raw = stream.text[stream.at : stream.at + MOST_SCALAR]
+            begun = "".join(raw.split())
+            if begun.startswith("{{") and not raw.startswith("{{"):
+                return False
             if begun.startswith(begins) or stream.ended or not any(text.startswith(begun) for text in begins):
                 return begun.startswith(begins)
             yield

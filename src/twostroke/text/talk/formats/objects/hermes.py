@@ -76,6 +76,7 @@ EXAMPLES = (
     ),
     Example('{{"name": "Bob"}}', '{{"name": "Bob"}}'),
     Example("{{ title }}", "{{ title }}"),
+    Example('{ {"name": "bell", "arguments": {}} }', '{ {"name": "bell", "arguments": {}} }'),
     Example(
         '```json\n{\n  "name": "hours",\n  "arguments": {\n    "day": "Mon"\n  }\n}\n{\n  "name": "bell",\n'
         '  "arguments": {}\n}\n```',

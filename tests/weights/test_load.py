@@ -65,7 +65,15 @@ def check_against(config, tensors, weights, weight_format) -> None:
         matrix, bias = expected[key]
         assert_same(packed, pack_weight(matrix, weight_format, bias), key)
     norms = {name: tensor for name, tensor in tensors.items() if "norm" in name}
-    vectors = {key.partition(":")[0] + ".weight": vector for key, vector in weights.vectors.items()}
+    named = {key.partition(":")[0]: vector for key, vector in weights.vectors.items()}
+    shared = {name: named.pop(name) for name in tensors if name.endswith("k_proj.bias") and name in named}
+    is_normed = any("k_norm" in name for name in tensors)  # a norm after the bias leaves no shared part
+    assert shared.keys() == {name for name in tensors if name.endswith("k_proj.bias") and not is_normed}
+    for name, vector in shared.items():  # turned and shorter: each pair keeps at most its length
+        pairs = [each.reshape(-1, 2, config["head_dim"] // 2) for each in (vector, tensors[name])]
+        one, other = (np.hypot(each[:, 0], each[:, 1]) for each in pairs)
+        assert vector.any() and (one <= other * 1.0001).all()
+    vectors = {name + ".weight": vector for name, vector in named.items()}
     assert vectors.keys() == norms.keys()
     assert all(np.array_equal(vector, norms[name]) for name, vector in vectors.items())
 

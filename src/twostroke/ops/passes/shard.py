@@ -138,7 +138,7 @@ def _by_heads(call: Op, roots: set[Value], caches: set[Cache]) -> bool:
 def _divides_a_vector(call: Op) -> bool:
     """Returns whether a rank with some of the call's heads or columns would need a part of a vector (such as attention
     sinks) that cannot be divided. Such a call is computed whole. `column_numbers`, one number for each column, can be
-    divided if the program itself has them, or if they belong to whole heads (SHARED_BIAS): a rank's columns are then
+    divided if the program itself has them. So can those of whole heads (SHARED_BIAS), because a rank's columns are then
     neighbours."""
     numbers = call.column_numbers
     if numbers is not None and numbers.parts and numbers.form is not VectorForm.SHARED_BIAS:

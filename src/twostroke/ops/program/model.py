@@ -136,7 +136,7 @@ class Model(CommonFacts):
         dimensions". The phrase is "" where int8 adds little to the error.
 
         A bias makes some channels of K many times as large as the others, and one scale stands for all of them. Keys
-        that lose the shared part of their bias before they are kept (ADR 83) are not counted: int8 then adds 6 to 8% to
+        that lose the shared part of their bias before they are kept (ADR 83) are not counted. int8 then adds 6 to 8% to
         the error of 8-bit weights, and less to that of others.
         """
         widest = max((kind.head_dim for kind in self.program.paged()), default=0)

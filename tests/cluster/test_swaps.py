@@ -22,8 +22,8 @@ PRESSED, ASKED = 2, 48 if TIER.daily else 16
 WARM = 4
 """Swaps after which a server has everything that it keeps: heaps have grown, modules are imported."""
 MOST_POOLED = 3
-"""Threads that pools of the server may start later, when calls meet that did not meet before. A thread of each swap would
-be many more."""
+"""Threads that pools of the server may start later, when calls meet that did not meet before. One thread of each swap
+would be more."""
 MOST_GROWTH = 4 << 20
 """Bytes by which the server's own memory may grow in all later swaps: a page of each would be more."""
 

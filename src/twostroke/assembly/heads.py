@@ -146,7 +146,8 @@ def build_medusa(
 
 
 def medusa_proposer(heads: MedusaHeads, report: Report) -> MedusaProposer:
-    """Returns a proposer that uses the heads, with a real clock and the measured time of one call."""
+    """Returns a proposer that uses the heads, with a real clock and the time that the heads take, measured once here.
+    """
     heads.run_once()  # the first call touches weights and buffers for the first time
     begin_s = time.perf_counter()
     heads.run_once()

@@ -94,8 +94,8 @@ def load(
 def load_named(
     folder: ModelFolder, spec: Model, resolved: Resolved, machine: Machine, progress: Progress | None, report: Report
 ) -> CachedWeights:
-    """Loads weights as `load` does, for the model that a user named, and records their file. The next start reads this
-    file before it knows the model."""
+    """Loads weights as `load` does, for the model that a user named, and records their file. The next start of the
+    server can then read this file from the disk at once, next to its imports."""
     loaded = load(folder.path, spec, resolved, machine, progress, report)
     if resolved.disk.cache != NO_CACHE:
         kept = user_path(resolved.disk.cache)

@@ -21,7 +21,7 @@ def spark_medusa_path() -> Path:
 
 
 def spark_eagle_path() -> Path:
-    """The folder of an EAGLE layer for spark (bfloat16, about 1 MB)."""
+    """Returns the folder of an EAGLE layer for spark, the embedded model (bfloat16, about 1 MB)."""
     return _HERE / "spark_eagle"
 
 

@@ -67,7 +67,8 @@ def seconds_by_chunk(
     plan: Plan, result: StepResult, rows: Sequence[Row], busy_s: float, cost: StepCost | None
 ) -> dict[str, float]:
     """Returns the seconds that each chunk of a prompt adds to a step, by request id. The image rows that the step
-    computes in pieces count as a chunk too. rows: the sequences of the plan; that of the image rows is last."""
+    computes in pieces count as a chunk too. rows: a Row for each sequence of the plan, and last one for
+    the image rows."""
     if plan.span is None:
         return chunk_seconds(rows, busy_s, cost)
     span_s = min(result.span_s, busy_s)

@@ -68,8 +68,8 @@ class AdapterBanks(Struct, frozen=True):
 
 
 class WorkTable(Struct, frozen=True):
-    """The FLOPs and bytes of a model's step. `..._row`: the work of each row of a kind. `..._once`: the work of a step
-    that has at least one row of this kind.
+    """The FLOPs and bytes of a model's step. A field `NAME_row` is the work of each row in the part NAME, and
+    `NAME_once` the work of that part once in a step that has such rows.
 
     layers: the products of all rows. head: the products of rows that need logits. other: norms, rope, KV writes and
     embedding rows. selected: norms and such ops that only the rows with logits need, after the last layer.

@@ -150,8 +150,8 @@ class AsyncEngine:
             await asyncio.to_thread(thread.join)
 
     def open(self, prompt: Prompt, wake: Callable[[], None]) -> StreamReader:
-        """Queue a prepared prompt and return the reader of its pieces, on this event loop. The caller must close the
-        reader in any case.
+        """Queue a prepared prompt and return the reader of its answer's pieces, on this event loop. The caller must
+        close the reader in any case.
 
         Raises EngineStopped, InvalidRequest. The reader raises the same errors as `stream`.
         """

@@ -103,7 +103,8 @@ class Llama4Processor(OfColors, Struct, frozen=True):
         return max(1, min(_floor(width, down), most_wide)), most_high
 
     def _scale(self, own: int, most: int) -> tuple[int, Scale]:
-        """Returns (the most pixels that a side may be resized to, that number divided by the side's own length)."""
+        """Returns (the length to which a side of `own` pixels is resized at most, that length divided by `own`). most:
+        the longest side that the canvas allows."""
         free = max(own, self.side)
         if self.enlarges or most < free:
             return most, _single(most, own)

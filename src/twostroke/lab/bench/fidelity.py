@@ -26,7 +26,8 @@ them."""
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """How far an engine is from float32. error, kl: the means over all positions. p99: the value that 99% of the errors
+    """How far an engine is from float32. error: the mean difference of the likeliest tokens' log
+    probabilities. kl: the mean Kullback-Leibler divergence in nats. p99: the value that 99% of the errors
     do not exceed. same: the share of positions at which the best token is the same. positions: the number of positions.
     """
 

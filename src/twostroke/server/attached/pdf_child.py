@@ -37,7 +37,7 @@ def read(data: bytes, most_pages: int, most_characters: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the file, write the answer, and end."""
+    """Reads the PDF from standard input, writes its text as JSON to standard output, and ends the process."""
     import pypdf
 
     logging.getLogger(pypdf.__name__).setLevel(logging.CRITICAL)

@@ -12,8 +12,9 @@ from twostroke.cost.history.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """pages: returns a PageState for each page. clock: the engine's clock. about: facts that do not change while the
-    engine runs. replicas: returns a front's facts about each of its replicas; none for an engine in this process."""
+    """What the live routes may read of a running engine. pages: returns a PageState for each page. clock: the engine's
+    clock. about: facts that do not change while the engine runs. replicas: returns the facts about each replica; an
+    empty tuple for an engine in this process."""
 
     ledger: Ledger = field(default_factory=Ledger)
     pages: Callable[[], bytes] = bytes

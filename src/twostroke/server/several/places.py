@@ -19,7 +19,8 @@ from twostroke.weights.gguf.file_names import quant_of, stem_of, whole_models
 from twostroke.weights.store.cached import cached_models
 
 OWN_KEYS = ("model", "aliases", "pinned", "at_start", "keep_alive", "defaults")
-"""The keys of a model's table that are no options of the engine."""
+"""The keys of one model's table in a --models file that concern the server of several models. All other keys are
+engine options."""
 
 
 def folder_sources(folder: Path, options: Mapping[str, Any], keep_s: float) -> list[ModelSource]:

@@ -180,8 +180,8 @@ class Sight(Struct, frozen=True, kw_only=True):
 
     def most_windows(self, asked: int) -> int:
         """Returns the largest number of parts of a tile in which a layer attends separately: windows, or the groups of
-        patches that `fold` joins to one row. It is 1 without such parts. asked: the most image rows of a tile whose size
-        depends on the image."""
+        patches that `fold` joins to one row. It is 1 without such parts. asked: the most image rows of a tile whose
+        size depends on the image."""
         if self.fold is not None:
             return self.most_patches(asked) // self.fold.group
         return self.windows.most(self.most_rows(asked)) if self.windows else 1

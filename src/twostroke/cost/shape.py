@@ -14,10 +14,11 @@ from twostroke.types.plan import Role
 class Segment(NamedTuple):
     """One sequence's part of a step: positions [start, start + num_tokens). samples: its last row needs logits.
 
-    role: what the sequence does. scored: the number of prompt rows that need logits because the request asks for the
-    prompt's log probabilities. drafts: the number of rows at the end that are guesses; they need logits, too. adapter:
-    the number of the adapter that its rows are computed with; -1 for none. later: in some models the rows of an image
-    see each other. This is then the number of pairs (row, later position that it sees); otherwise 0.
+    role: the sequence computes a prompt (prefill) or its next token (decode). scored: the number of prompt rows that
+    need logits because the request asks for the prompt's log probabilities. drafts: the number of rows at the end that
+    are guesses; they need logits, too. adapter: the number of the adapter that its rows are computed with; -1 for none.
+    later: in some models the rows of an image see each other. This is then the number of pairs (row, later position
+    that it sees); otherwise 0.
     """
 
     start: int
@@ -89,7 +90,8 @@ class PartPrediction:
     """The predicted time of one part of a step.
 
     name: `weights` (products of the layers), `head` (logits), `attention`, `other` (norms, rope, KV writes), or `host`.
-    A model in several processes also has the part `exchange`. bound: what limits the part.
+    A model in several processes also has the part `exchange`. bound: the resource that limits the part: memory
+    bandwidth, arithmetic, the host or the link between processes.
     """
 
     name: str

@@ -70,7 +70,7 @@ class PlansInFlight:
         return self._open[0].plan if self._open else None
 
     def tell(self, listener: FlightListener) -> None:
-        """Set the listener that is told of plans from now on."""
+        """Sets the listener that gets all later plans."""
         self._listener, listener.in_flight = listener, self
 
     def begin(self, plan: Plan, now: float) -> None:

@@ -54,8 +54,8 @@ class StepLoop:
         self._computed: Computed = do_nothing
 
     def listen(self, listener: FlightListener, computed: Computed) -> None:
-        """Set two listeners. listener: is told of each plan that begins while others are in flight. computed: called
-        with each plan and its result before the scheduler commits it."""
+        """Sets two listeners. listener: gets each plan that begins while others are in flight. computed: called with
+        each plan and its result before the scheduler commits it."""
         self._flight.tell(listener)
         self._computed = computed
 

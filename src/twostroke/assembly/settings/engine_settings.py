@@ -46,7 +46,7 @@ class ModelSettings(Group):
 @dataclass(frozen=True, eq=False, repr=False)
 class CacheSettings(Group):
     """Settings of the cache of K and V. key_factors: the digest of the factors by which keys are scaled before they are
-    rounded. kv_tokens: how many tokens the cache holds."""
+    rounded. kv_tokens: the number of tokens for which the cache has room."""
 
     kv_format: Option[str] = Option(
         "FORMAT",

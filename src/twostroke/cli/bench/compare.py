@@ -13,7 +13,7 @@ import click
 from twostroke.cli.shared.command import ExampleCommand, SuggestingGroup, clear_errors, output_flags, print_json
 from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.progress import progress_bar
-from twostroke.ops.quant.formats import WEIGHT_NAMES
+from twostroke.ops.quant.formats import INTEGER_WEIGHTS, WEIGHT_NAMES
 
 if TYPE_CHECKING:
     from twostroke.lab.bench.run_compare import Asked
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SHAPE_HELP = "Random weights: llama-3.2-1b, qwen2.5-0.5b, or the path of any config.json."
 K_TYPES = ("Q6_K", "Q5_K_M", "Q5_K_S", "Q4_K_M", "Q4_K_S", "Q3_K_M", "Q2_K")
 GGUF_TYPES = ("Q8_0", *K_TYPES, "Q5_1", "Q5_0", "Q4_1", "Q4_0", "IQ4_NL", "IQ4_XS")
-OUR_OWN = tuple(name for name in WEIGHT_NAMES if name not in ("int8", "int4"))
+OUR_OWN = tuple(name for name in WEIGHT_NAMES if name not in INTEGER_WEIGHTS)
 WEIGHTS_HELP = (
     f"int8 and int4, which peers make, too; our own {', '.join(OUR_OWN)}; types of GGUF ({', '.join(GGUF_TYPES)}). "
     "Separate them with commas. For a GGUF type, llama.cpp writes one file, which both engines read [default: "
@@ -168,8 +168,6 @@ def compare(asked: CompareFlags, as_json: bool, verbose: bool) -> None:
 
 
 def _weights(text: str) -> tuple[str, ...]:
-    from twostroke.lab.bench.cases import INTEGER_WEIGHTS
-
     return _known(text, (*INTEGER_WEIGHTS, *OUR_OWN, *GGUF_TYPES))
 
 

@@ -212,8 +212,9 @@ def _by_factor(
 ) -> Advice:
     """Returns advice such as "62% of ...: int4 weights in place of int8 would give 1.8x, 25 ms -> 14 ms a token".
 
-    now: what is true at present. what: the change, with {} for a name. factors: how many times faster a step becomes,
-    by name. seconds: the part of the time that a faster step shortens. token_s: the seconds of a token at present.
+    now: the beginning of the advice, about the present. what: the change as a phrase, with {} for the name of a choice.
+    factors: the speedup of a step with each choice. seconds: the part of the time that a faster step shortens. token_s:
+    the seconds of a token at present.
     """
     best = max(factors, key=lambda name: factors[name])
     factor = factors[best]

@@ -90,8 +90,9 @@ class ExplainContext:
 
     @property
     def busy_decode_s(self) -> float:
-        """The seconds by which a busy processor made the decode longer. It is the larger of two figures: what the
-        system counted, and what measured steps took beyond the prediction for an idle machine.
+        """The seconds by which a busy processor made the decode longer. Two figures exist, and the larger one is
+        returned. The system counted the first. The second is the time of measured steps less the prediction for an idle
+        machine.
 
         The second figure includes what the system does not count for this thread. These are waits of the engine's other
         threads for a processor, and processors that a virtual machine did not get.

@@ -99,8 +99,8 @@ def _avoidable(causes: list[Cause], side: Verdict) -> float:
 
 
 def _summary(account: Account, causes: list[Cause], verdict: Verdict) -> str:
-    """Returns the explanation in one sentence: how long the completion took up to the first token or after it, by the
-    verdict, and its largest cause there. causes: the one with the most seconds is first."""
+    """Returns the explanation in one sentence: the time up to the first token or after it, as the verdict asks, and
+    the largest cause of that time. causes: sorted by their seconds, the largest first."""
     if account.ttft_s is None:
         return f"It ended ({account.reason.value}) after {duration(account.e2e_s)} without a token."
     of_side = [cause for cause in causes if cause.side is verdict]

@@ -49,8 +49,8 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, planned: PlannedSequence, num_recomputed: int, result: StepResult) -> Row:
-        """Returns what the history records of one sequence in a step. num_recomputed: how many of its tokens were
-        computed before. result: the result of the step."""
+        """Returns what the history records of one sequence in a step. num_recomputed: the number of its tokens
+        that were computed before. result: the result of the step."""
         request_id, start, num_tokens = planned.request.request_id, planned.start, planned.num_tokens
         made, scored, drafts = planned.num_output_tokens, len(planned.scores), len(planned.draft_token_ids)
         accepted = max(0, len(result.sampled.get(request_id, ())) - 1) if drafts else 0

@@ -44,8 +44,8 @@ def no_check() -> None:
 
 @dataclass(eq=False, slots=True)
 class _Caller:
-    """The address of one replica, and the front's connection to it. state: what is known of the replica, in words for
-    people. try_at_s: the time of the next call. name: the name of the replica.
+    """The address of one replica, and the front's connection to it. state: a short text for people about the
+    replica. try_at_s: the time of the next call. name: the name of the replica.
 
     told: the facts of a replica that only encodes images, which waits until a replica that computes requests has
     answered; None for every other replica.

@@ -358,8 +358,8 @@ class ReplicaFleet:
         return stream if stream is not None and stream.member is member else None
 
     def _take_back(self, stream: FleetStream, end: StayEnd, decoder: FleetMember | None = None) -> None:
-        """Takes a stream back from its replica, if it has one. decoder: the replica that gets the stream now. Where a
-        different replica was chosen to decode the stream, that replica is told to stop copying its pages."""
+        """Takes a stream back from its replica, if it has one. decoder: the replica that gets the stream now. If
+        another replica was chosen to decode the stream, it gets a message to stop copying the stream's pages."""
         if stream.decode_replica is not None and stream.decode_replica is not decoder:
             self.outbox.append((stream.decode_replica.name, Cancel(stream.number)))
             stream.decode_replica = None

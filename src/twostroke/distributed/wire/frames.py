@@ -67,7 +67,7 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     start of its process. model: a fingerprint of config and weights.
 
     pool_tokens: the number of tokens that its KV pool holds. token_s: the predicted seconds for one token of a prompt.
-    role: what it computes. `both`: whole requests. `prefill`: only prompts, whose answers other replicas generate.
+    role: the kind of its work. `both`: whole requests. `prefill`: only prompts; other replicas generate the answers.
     `decode`: the answers to prompts that others computed, and whole requests. `encode`: only image rows for other
     replicas. page_bytes: the bytes of one page of positions as it is sent; 0 where pages cannot be sent. objectives:
     the latencies that it promises to each request. adapters: their names, by slot. sight: a fingerprint of the rules by

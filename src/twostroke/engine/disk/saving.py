@@ -188,7 +188,7 @@ def _is_here(path: Sequence[Node], index: int) -> bool:
 
 class _Job:
     """One ended sequence whose pages are to be written. wanted: the pages and states to write, in order, once the job
-    has begun. batch: what was copied for the next file."""
+    has begun. batch: the pages and states that were copied for the next file."""
 
     __slots__ = (
         *("batch", "batch_bytes", "begun", "nodes", "places"),

@@ -121,8 +121,9 @@ class Queues:
         return idle if idle is not None and idle.paused else None
 
     def last_resort(self, kept: set[str]) -> Sequence | None:
-        """Returns the sequence to preempt when pages are short: the one with the worst priority, and among equals the
-        last admitted. Sequences in `kept` or in a plan are left out. Returns None when there is none."""
+        """Returns the sequence to preempt when pages are short: the sequence with the worst priority. Among equal
+        priorities it is the sequence that was admitted last. Sequences in `kept` or in a plan are left out. Returns
+        None when there is none."""
         candidates = [s for s in self.running if not s.under_way and s.request.request_id not in kept]
         if self.paused:
             candidates += [s for s in self.paused if s.admission is not None]

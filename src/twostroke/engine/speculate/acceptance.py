@@ -92,8 +92,8 @@ class Acceptance:
     def observe(
         self, proposer: str, guess: Guess, came_true: int, record: GuessRecord, *, differs: bool = True
     ) -> None:
-        """Learn from a guess whose outcome is known. came_true: how many of its tokens, from the first on, were
-        accepted. differs: True when the token after these was wrong; False when it was not compared.
+        """Learns from a guess whose outcome is known. came_true: the number of accepted tokens at the beginning of the
+        guess. differs: True when the token after these was wrong; False when it was not compared.
 
         The tokens after the first wrong one are not counted, because nothing shows whether they would have been
         accepted.

@@ -70,8 +70,9 @@ class Totals(Struct):
 
 class _Trial(Struct):
     """A guess whose outcome is not known yet. at: the number of tokens that the sequence had when the guess was made.
-    probe: True when calling the proposer was predicted to take longer than it saves. verified: how many tokens of the
-    guess the next step verifies; 0 when the guess is only compared with the tokens sampled later (a free trial)."""
+    probe: True when a call of the proposer was predicted to cost more time than it saves. verified: the number of
+    tokens of the guess that the next step verifies; 0 when the guess is only compared with the tokens sampled later (a
+    free trial)."""
 
     proposer: Proposer
     guess: Guess

@@ -22,9 +22,9 @@ class GuessWanted(NamedTuple):
 class Guess(Struct, frozen=True):
     """Tokens that may come next, in order.
 
-    matched: how many of the latest known tokens also stood before the text that the guess copies; 0 for a computed
-    guess. Guesses of one proposer with about the same `matched` are accepted about equally often. chances: the
-    probability of each token, given those before it, as the proposer estimates it; empty when it cannot.
+    matched: the number of latest known tokens that also precede the copied text; 0 for a guess that is not copied.
+    Guesses of one proposer with about the same `matched` are accepted about equally often. chances: the probability of
+    each token, given those before it, as the proposer estimates it; empty when it cannot.
     """
 
     token_ids: Sequence[int] = ()

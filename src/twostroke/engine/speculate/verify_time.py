@@ -71,8 +71,8 @@ class VerifyTime:
         return self._prediction(streams, position, guesses) * self._ratio(streams, guesses.bit_length())
 
     def row_s(self, streams: int, position: int, beside: int) -> float:
-        """Returns the seconds that one more row adds to a step which has `beside` rows of prompts already. Such a step
-        is limited by arithmetic."""
+        """Returns the seconds that one more row adds to a step. beside: the number of prompt rows that the step already
+        has; arithmetic limits such a step."""
         few, many = self._prediction(streams, position, beside), self._prediction(streams, position, 2 * beside)
         return max(0.0, many - few) / beside * self._ratio(streams, 0)
 

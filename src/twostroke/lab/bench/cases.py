@@ -14,9 +14,6 @@ from twostroke.ops.program.work_table import work_table
 from twostroke.ops.quant.formats import STORED, WEIGHT_NAMES, format_choice
 from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind
 
-INTEGER_WEIGHTS = ("int8", "int4")
-"""Weight formats that all engines can make from a checkpoint, so all are compared in them. Twostroke's further formats
-are run by Twostroke alone. Every other name is a type of GGUF files, such as Q4_K_M."""
 SHORT_PROMPT = 128
 """The most tokens of a prompt whose prefill counts as short. Its case is measured five times, because one prefill takes
 only some tenths of a second."""

@@ -12,7 +12,7 @@ from typing import Any
 from twostroke.assembly.settings.env import process_environment, processor_name, read_machine
 from twostroke.backends.cpu.limits import LimitMeter, Limits, highest_limits
 from twostroke.lab.bench import cases as case_room
-from twostroke.lab.bench.cases import INTEGER_WEIGHTS, Bound, Case, is_file
+from twostroke.lab.bench.cases import Bound, Case, is_file
 from twostroke.lab.bench.compare import Column, Comparison, Contestant, Note, Row, Setup, rows
 from twostroke.lab.bench.comparison_text import text
 from twostroke.lab.bench.figure import figure
@@ -25,7 +25,7 @@ from twostroke.lab.bench.subject import Subject, find_subject, write_exact_file
 from twostroke.lab.bench.truth import exact_truth
 from twostroke.models.common.registry import read_model
 from twostroke.ops.program.model import Model
-from twostroke.ops.quant.formats import weight_format
+from twostroke.ops.quant.formats import INTEGER_WEIGHTS, weight_format
 from twostroke.runner.folder import read_folder
 from twostroke.types.errors import ConfigError
 from twostroke.types.spec.formats import KVKind

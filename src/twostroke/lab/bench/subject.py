@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twostroke.assembly.settings.names import meant
-from twostroke.lab.bench.cases import INTEGER_WEIGHTS
 from twostroke.lab.bench.checkpoints import shape_folder, write_checkpoint
 from twostroke.lab.bench.random_tensors import Progress
+from twostroke.ops.quant.formats import INTEGER_WEIGHTS
 from twostroke.quantize.driver.calibrate import no_progress
 from twostroke.quantize.gguf.write import GgufMix, write_folder
 from twostroke.runner.folder import read_folder

@@ -72,6 +72,10 @@ WEIGHT_NAMES: tuple[str, ...] = tuple(sorted(_ALL, key=lambda name: -_ALL[name].
 WHOLE_NAMES = tuple(name for name in WEIGHT_NAMES if name in MIXTURES or not FORMATS[name].kind.is_float)
 """The names of weight formats whose products are sums of whole numbers."""
 
+INTEGER_WEIGHTS = ("int8", "int4")
+"""The weight formats that all engines can make from a checkpoint. `bench compare` runs every engine with them, and the
+other formats with Twostroke alone."""
+
 
 def weight_format(name: str) -> WeightFormat:
     """Returns the format called `name`. For a mixture it is the format of most of its matrices. Raises ValueError with

@@ -57,10 +57,10 @@ class StepLoad(Struct):
     num_decode_tokens: the rows of the decoding sequences, which are planned before all others; 0 until all of them are
     planned.
 
-    full: True when a limit cut one sequence short, so no further sequence is added. beside: the sequences that decode
-    in other plans of a pipeline; a long step delays their tokens, too. encode_s: the seconds that an image encode in
-    this step may take. span: the image span whose pieces the step computes; its sequence is not in `parts`. span_s: the
-    predicted seconds of these pieces.
+    full: True when a limit made one sequence's part of the step shorter. No further sequence is then added. beside: the
+    sequences that decode in other plans of a pipeline; a long step delays their tokens, too. encode_s: the seconds that
+    an image encode in this step may take. span: the image span whose pieces the step computes; its sequence is not in
+    `parts`. span_s: the predicted seconds of these pieces.
     """
 
     num_tokens: int = 0

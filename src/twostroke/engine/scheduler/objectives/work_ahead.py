@@ -28,7 +28,7 @@ better than a broken one."""
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The limits of a scheduler that predictions need. max_sequences: how many sequences may run at once.
+    """The limits of a scheduler, as predictions need them. max_sequences: the most sequences that run at once.
     max_chunk_tokens: the most prefill tokens of a step. batch_share: the share of prefill that batch work (priority
     above 0) gets. turn_share: the share of steps that AgeingTurns reserves for the oldest sequence."""
 

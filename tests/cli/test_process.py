@@ -151,6 +151,35 @@ def test_ctrl_c_at_any_time_ends_with_130_and_says_nothing(after_ms: int) -> Non
     assert process.returncode == 130
 
 
+SWALLOWED = """
+import signal, time, weakref
+from twostroke.cli.shared.interrupt import end_quietly, interruptible
+
+class Thing:
+    pass
+
+def callback(_):
+    signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+end_quietly()
+thing = Thing()
+reference = weakref.ref(thing, callback)
+with interruptible():
+    try:
+        del thing
+        time.sleep(30)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def test_ctrl_c_in_the_callback_of_a_weak_reference_is_not_lost() -> None:
+    """Python swallows an exception there, so that the command went on after a traceback."""
+    done = subprocess.run([sys.executable, "-c", SWALLOWED], capture_output=True, text=True, timeout=WAIT_S)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
+
+
 @contextmanager
 def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server process and its URL."""

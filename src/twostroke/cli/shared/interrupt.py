@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 INTERRUPTED = 130
+AGAIN_S = 0.005
+"""The seconds after which a Ctrl-C that Python swallowed is raised again."""
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
@@ -35,10 +39,33 @@ def interruptible() -> Iterator[None]:
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        yield
+        with _nothing_swallowed():
+            yield
     finally:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _end)
+
+
+@contextmanager
+def _nothing_swallowed() -> Iterator[None]:
+    """Raises a KeyboardInterrupt again when Python swallowed it. Python does so, with a traceback, when Ctrl-C comes
+    while a destructor or the callback of a weak reference runs."""
+    before = sys.unraisablehook
+
+    def hook(found: sys.UnraisableHookArgs) -> None:
+        if not issubclass(found.exc_type, KeyboardInterrupt):
+            before(found)
+            return
+        # A signal that is raised here would be handled inside this function, and be swallowed too.
+        later = threading.Timer(AGAIN_S, signal.raise_signal, (signal.SIGINT,))
+        later.daemon = True
+        later.start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def finish_undisturbed() -> None:

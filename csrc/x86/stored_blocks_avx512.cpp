@@ -1,14 +1,15 @@
 // Multiplies many rows by stored codes, for AVX-512 with VNNI. A group's codes are unpacked to bytes once, in the first-level cache, and
-// multiplied by blocks of rows. A block has 6 rows by 32 columns, and every sum stays in a register. If one register of codes were
-// multiplied by 12 rows, each product would need a load of its own, and loads would limit the speed. Only the unpacking depends on the
-// kind of codes. The blocks of all kinds differ only in minima and in the scales of the rows.
+// multiplied by blocks of 4 rows by 64 columns. A block has 16 sums, each of which takes a product every 8 cycles. With 12 sums it would
+// be every 6 cycles, and products whose results come after 5 cycles would often wait. Only the unpacking depends on the kind of codes.
+// The blocks of all kinds differ only in minima and in the scales of the rows.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/x86/stored_codes_avx512.h"
 
 namespace twostroke {
 namespace {
 
-constexpr int kBlockRows = 6, kAcross = 2;  // 12 sums, 12 totals, two registers of codes and one of activations: 27 of 32
+// 16 sums, four registers of codes and one of activations: 21 of 32. The compiler keeps 5 of the 16 totals in memory between steps.
+constexpr int kBlockRows = 4;
 constexpr int64_t kMostSteps = kStoredGroup / kSubgroup;
 
 // One group after unpacking. codes: (columns / 4, 64, 4), each `more` too large. The scales multiply them.
@@ -100,11 +101,11 @@ TS_INLINE void read_steps(StepsOfRows<kRows>& rows, const BytesOfGroup& bytes, c
 
 // Adds the products of one step to totals, and subtracts its minima. scales: those of the rows, for kinds with one for each step.
 template <bool kMinimum, bool kFine, int kRows>
-TS_INLINE void fold_step(const BytesOfGroup& bytes, const StepsOfRows<kRows>& rows, const float* scales, int64_t step, int j,
-                         const __m512i (&integers)[kRows][kAcross], __m512 (&totals)[kRows][kAcross]) {
+TS_INLINE void fold_step(const BytesOfGroup& bytes, const StepsOfRows<kRows>& rows, const float* scales, int64_t step,
+                         const __m512i (&integers)[kRows][kVectors], __m512 (&totals)[kRows][kVectors]) {
   TS_UNROLL
-  for (int n = 0; n < kAcross; ++n) {
-    const int64_t at = step * kPanel + 16 * (j + n);
+  for (int n = 0; n < kVectors; ++n) {
+    const int64_t at = step * kPanel + 16 * n;
     const __m512 multiplier = _mm512_load_ps(bytes.multipliers + at);
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
@@ -123,21 +124,17 @@ struct RowsAfter {
   int64_t q_stride, corrections_stride;
   Place out;
 
-  // The first pass over 64 columns fetches the next block's columns, and the second pass fetches as many bytes of its sums.
+  // Each 64 columns fetch as many columns of the next block, and as many bytes of its sums.
   template <int kRows>
-  TS_INLINE void fetch(int64_t column, bool again) const {
+  TS_INLINE void fetch(int64_t column) const {
     if (column % 64 != 0) return;
-    const int8_t* from = (again ? sums : q) + column;
-    const int64_t stride = again ? 4 * kPanel : q_stride;
     TS_UNROLL
-    for (int r = 0; r < kRows; ++r) __builtin_prefetch(from + r * stride, 0, 3);
-    if (column == 0 && again) {
-      TS_UNROLL
-      for (int r = 0; r < kRows; ++r) __builtin_prefetch(corrections + r * corrections_stride, 0, 3);
+    for (int r = 0; r < kRows; ++r) {
+      __builtin_prefetch(q + column + r * q_stride, 0, 3);
+      __builtin_prefetch(sums + column + r * 4 * kPanel, 0, 3);
+      if (column == 0) __builtin_prefetch(corrections + r * corrections_stride, 0, 3);
     }
-    if (out.at == nullptr) return;
-    if (again) fetch_results<kRows / 2, kRows>(out, column / 64);
-    else fetch_results<0, kRows / 2>(out, column / 64);
+    if (out.at != nullptr) fetch_results<0, kRows>(out, column / 64);
   }
 };
 
@@ -148,44 +145,42 @@ __attribute__((noinline)) void add_block_of_rows(const BytesOfGroup& bytes, cons
   const int64_t sub = bytes.sub;
   StepsOfRows<kRows> own;
   read_steps<kMinimum, kFine>(own, bytes, group, x);
-  for (int j = 0; j < kVectors; j += kAcross) {
-    const uint8_t* from = bytes.codes + 64 * j;
-    const int8_t* q = x.q + group.first;
-    __m512 totals[kRows][kAcross];
+  const uint8_t* from = bytes.codes;
+  const int8_t* q = x.q + group.first;
+  __m512 totals[kRows][kVectors];
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int n = 0; n < kVectors; ++n) totals[r][n] = _mm512_setzero_ps();
+  }
+  for (int64_t s = 0; s < bytes.steps; ++s) {
+    ahead.moment();
+    after.template fetch<kRows>(s * sub);
+    __m512i integers[kRows][kVectors];
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
       TS_UNROLL
-      for (int n = 0; n < kAcross; ++n) totals[r][n] = _mm512_setzero_ps();
+      for (int n = 0; n < kVectors; ++n) integers[r][n] = _mm512_set1_epi32(own.whole[r][s]);
     }
-    for (int64_t s = 0; s < bytes.steps; ++s) {
-      ahead.moment();
-      after.template fetch<kRows>(s * sub, j > 0);
-      __m512i integers[kRows][kAcross];
+    for (int64_t k = 0; k < sub; k += 16, from += 4 * kQuadBytes, q += 16) {
       TS_UNROLL
-      for (int r = 0; r < kRows; ++r) {
+      for (int quad = 0; quad < 4; ++quad) {
+        __m512i codes[kVectors];
         TS_UNROLL
-        for (int n = 0; n < kAcross; ++n) integers[r][n] = _mm512_set1_epi32(own.whole[r][s]);
+        for (int n = 0; n < kVectors; ++n) codes[n] = load(from + quad * kQuadBytes + 64 * n);
+        multiply(codes, q + 4 * quad, x.q_stride, integers);
       }
-      for (int64_t k = 0; k < sub; k += 16, from += 4 * kQuadBytes, q += 16) {
-        TS_UNROLL
-        for (int quad = 0; quad < 4; ++quad) {
-          __m512i codes[kAcross];
-          TS_UNROLL
-          for (int n = 0; n < kAcross; ++n) codes[n] = load(from + quad * kQuadBytes + 64 * n);
-          multiply(codes, q + 4 * quad, x.q_stride, integers);
-        }
-      }
-      fold_step<kMinimum, kFine>(bytes, own, kFine ? fine_scales(x, group, s * sub) : nullptr, s, j, integers, totals);
     }
+    fold_step<kMinimum, kFine>(bytes, own, kFine ? fine_scales(x, group, s * sub) : nullptr, s, integers, totals);
+  }
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const __m512 scale = kFine ? _mm512_setzero_ps() : _mm512_set1_ps(group_scales(x, group)[r]);
     TS_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const __m512 scale = kFine ? _mm512_setzero_ps() : _mm512_set1_ps(group_scales(x, group)[r]);
-      TS_UNROLL
-      for (int n = 0; n < kAcross; ++n) {
-        float* sum = sums + r * kPanel + 16 * (j + n);
-        const __m512 before = _mm512_loadu_ps(sum);
-        _mm512_storeu_ps(sum, kFine ? _mm512_add_ps(totals[r][n], before) : _mm512_fmadd_ps(totals[r][n], scale, before));
-      }
+    for (int n = 0; n < kVectors; ++n) {
+      float* sum = sums + r * kPanel + 16 * n;
+      const __m512 before = _mm512_loadu_ps(sum);
+      _mm512_storeu_ps(sum, kFine ? _mm512_add_ps(totals[r][n], before) : _mm512_fmadd_ps(totals[r][n], scale, before));
     }
   }
 }
@@ -232,7 +227,7 @@ void multiply_of(const Group& group, const RowSets& sets) {
   }
   if constexpr (kShape.nibbles) codes = unpacked;
   const BytesOfGroup bytes = {codes, head.multipliers, head.minima, kShape.sub, steps, Head<kKind>::kMore};
-  Fetch ahead = fetch_after(kShape, group, (blocks_of(sets[0].rows) + blocks_of(sets[1].rows)) * (kVectors / kAcross) * steps);
+  Fetch ahead = fetch_after(kShape, group, (blocks_of(sets[0].rows) + blocks_of(sets[1].rows)) * steps);
   add_blocks<kShape.minimum, kShape.fine>(bytes, group, sets[0], group.out, ahead);
   add_blocks<kShape.minimum, kShape.fine>(bytes, group, sets[1], {nullptr, 0}, ahead);
 }

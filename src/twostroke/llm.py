@@ -27,6 +27,7 @@ from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import BackendError, ConfigError, InvalidRequest
 from twostroke.types.exchange_spent import ExchangeSpent
 from twostroke.types.field_values import whole_numbers
+from twostroke.types.open_values import filled
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 from twostroke.types.pooling import Task
 from twostroke.types.request import FinishReason
@@ -99,7 +100,7 @@ class LLM:
 
     def default_params(self) -> SamplingParams:
         """Returns the model's own sampling parameters; greedy where they name no temperature."""
-        return SamplingParams(**{"temperature": 0.0, **self.sampling_defaults})
+        return SamplingParams(**{"temperature": 0.0, **filled({}, self.sampling_defaults)})
 
     def prompt_tokens(self, text: str) -> list[int]:
         """Returns the token ids of a plain prompt, including BOS where the tokenizer adds one."""

@@ -15,12 +15,13 @@ from twostroke.text.talk.ends import turn_end_ids
 from twostroke.text.talk.learn.find import find_format
 from twostroke.text.talk.switches import Switches, Wish
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.open_values import filled
 from twostroke.weights.generation import read_generation_defaults
 
 WISHES = {"off": Wish(effort="none"), "on": Wish(on=True), "low": Wish(effort="low"), "high": Wish(effort="high")}
 NO_TEMPLATE = "none: the model has no chat template"
 ITSELF, FOR_IT = "the template shows them", "Twostroke writes them: the template leaves them out"
-LIBRARY = "those of the engine: the model's files name none"
+LIBRARY = "the model's files name none"
 
 
 class Talk(Struct, frozen=True):
@@ -77,5 +78,7 @@ def lines(talk: Talk) -> list[tuple[str, str]]:
     if "thought" in talk.format and talk.format["thought"] != "none" and not talk.switches:
         made.append(("thinking", "the template has no switch"))
     made += talk.takes.items()
-    values = ", ".join(f"{name} {value}" for name, value in talk.sampling.items())
-    return [*made, ("sampling", values or LIBRARY)]
+    values = ", ".join(f"{name} {value}" for name, value in talk.sampling.items()) or LIBRARY
+    added = {name: value for name, value in filled({}, talk.sampling).items() if name not in talk.sampling}
+    ours = "".join(f"; {name} {value} when a request sets no limit" for name, value in added.items())
+    return [*made, ("sampling", values + ours)]

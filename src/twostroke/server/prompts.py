@@ -49,6 +49,7 @@ from twostroke.types.grammar import Grammar
 from twostroke.types.images import ImageSpan, with_places
 from twostroke.types.notes import Notes
 from twostroke.types.objectives import LatencyObjectives
+from twostroke.types.open_values import filled
 from twostroke.types.output import Prompt
 from twostroke.types.sampler_fields import FIELD_NAMES
 from twostroke.types.sampling_params import SamplingParams
@@ -60,6 +61,7 @@ ANY_SEED = -1
 RENDERED_END_CHARACTERS = 64
 _PLAIN_FIELDS = (
     "temperature",
+    "top_k",
     "top_p",
     "presence_penalty",
     "frequency_penalty",
@@ -342,12 +344,11 @@ def _delivery(request: GenerationRequest) -> Delivery:
 def _params(
     request: GenerationRequest, logprobs: int | None, max_tokens: int | None, form: AskedGrammar, serving: Serving
 ) -> SamplingParams:
-    asked: dict[str, Any] = {} if request.use_beam_search else dict(serving.defaults)  # beam search samples nothing
-    asked.update({name: value for name in _PLAIN_FIELDS if (value := getattr(request, name)) is not None})
+    asked = {name: value for name in _PLAIN_FIELDS if (value := getattr(request, name)) is not None}
+    if not request.use_beam_search:  # beam search samples nothing
+        asked = filled(asked, serving.defaults)
     if request.seed == ANY_SEED:
         del asked["seed"]
-    if request.top_k is not None:
-        asked["top_k"] = max(request.top_k, 0) if request.top_k == -1 else request.top_k
     stop = request.stop
     asked.update(
         n=request.n or 1,

@@ -334,6 +334,17 @@ def test_every_optional_field_may_be_null(live: Live) -> None:
     assert live.complete(**plain).status == 200
 
 
+def test_rare_tokens_are_left_out_when_neither_request_nor_model_sets_a_limit() -> None:
+    parts = fake_parts()
+    plain = {"model": parts.serving.served_name, "messages": USER}
+    limits: tuple[dict[str, Any], ...] = ({"top_p": 1}, {"top_k": -1}, {"min_p": 0})
+    for more, min_p in (({}, 0.05), ({"temperature": 0.7}, 0.05), *((each, 0.0) for each in limits)):
+        params = chat_call(json.dumps({**plain, **more}).encode(), parts.serving).prompts[0].params
+        assert (params.min_p, params.top_p, params.top_k) == (min_p, 1.0, 0)
+    beams = chat_call(json.dumps({**plain, "use_beam_search": True, "n": 2}).encode(), parts.serving).prompts[0].params
+    assert beams.use_beam_search and beams.min_p == 0.0
+
+
 def test_fields_reach_the_engine_and_defaults_fill_gaps() -> None:
     parts = fake_parts(defaults={"temperature": 0.6, "top_k": 20})
     call = completion_call(

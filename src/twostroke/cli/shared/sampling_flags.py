@@ -9,6 +9,7 @@ import click
 
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import MAX_SCHEMA_BYTES, Grammar
+from twostroke.types.open_values import filled
 from twostroke.types.sampling_params import SamplingParams
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
@@ -19,7 +20,7 @@ _FLAGS: tuple[tuple[str, type, str], ...] = (
     ("--temperature", float, "0 takes the most likely token each time [default: the model's own, else 0]."),
     ("--top-k", int, "Choose among the k most likely tokens."),
     ("--top-p", float, "Choose among the likeliest tokens that hold this probability."),
-    ("--min-p", float, "Drop tokens less likely than this share of the likeliest."),
+    ("--min-p", float, "Drop tokens less likely than this share of the likeliest [default: 0.05 without any limit]."),
     ("--typical-p", float, "Choose among tokens whose surprise is near the expected one, up to this probability."),
     ("--top-n-sigma", float, "Choose among logits within this many standard deviations of the largest."),
     ("--dynatemp-range", float, "Let the temperature follow the entropy, up to this far from --temperature."),
@@ -66,14 +67,15 @@ def sampling_flags(function: Decorated) -> Decorated:
 def take_sampling(values: dict[str, Any], model_defaults: Mapping[str, Any]) -> SamplingParams:
     """Takes the values of the flags out of `values`. The model's generation_config gives the values that are missing.
     Raises InvalidRequest."""
-    asked: dict[str, Any] = {"temperature": 0.0, **model_defaults}
+    asked: dict[str, Any] = {}
     for flag, _, _ in (*_FLAGS, *_LIST_FLAGS):
         name = flag[2:].replace("-", "_")
         value = values.pop(name)
         if value not in (None, ()):
             asked[name] = value
     stop = tuple(values.pop("stop"))
-    return SamplingParams(**asked, stop=stop, grammar=_grammar(values.pop("json_schema"), values.pop("regex")))
+    values_of = {"temperature": 0.0, **filled(asked, model_defaults)}
+    return SamplingParams(**values_of, stop=stop, grammar=_grammar(values.pop("json_schema"), values.pop("regex")))
 
 
 def _grammar(schema_file: str | None, pattern: str | None) -> Grammar | None:

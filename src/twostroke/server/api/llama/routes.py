@@ -19,6 +19,7 @@ from twostroke.server.prompts import prompt_of_chat
 from twostroke.server.serving import Serving
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes
+from twostroke.types.open_values import filled
 from twostroke.types.pooling import Task
 from twostroke.types.sampling_params import SamplingParams
 
@@ -42,7 +43,7 @@ def props(serving: Serving) -> dict[str, Any]:
     return {
         "default_generation_settings": {
             "n_ctx": serving.context_tokens,
-            "params": {**sampler_settings(SamplingParams()), **serving.defaults},
+            "params": {**sampler_settings(SamplingParams()), **filled({}, serving.defaults)},
         },
         "total_slots": settings.get("max_sequences", 1),
         "model_path": serving.served_name,

@@ -10,6 +10,7 @@ from twostroke.server.api.ollama.requests import OllamaNamed
 from twostroke.server.api.ollama.shapes import stamp
 from twostroke.server.gate.decode import decode
 from twostroke.server.serving import Serving
+from twostroke.types.open_values import filled
 from twostroke.types.pooling import Task
 
 VERSION = "0.12.6"
@@ -122,5 +123,6 @@ def _details(serving: Serving) -> dict[str, Any]:
 
 def _parameters(serving: Serving) -> str:
     """Returns one line for each parameter. Some clients accept only a name, spaces and one word."""
-    found = [(theirs, serving.defaults[ours]) for ours, theirs in _PARAMETERS.items() if ours in serving.defaults]
+    defaults = filled({}, serving.defaults)
+    found = [(theirs, defaults[ours]) for ours, theirs in _PARAMETERS.items() if ours in defaults]
     return "\n".join(f"{name:<30} {value}" for name, value in found)

@@ -9,7 +9,9 @@ from msgspec import Struct
 
 from twostroke.types.errors import ModelError
 from twostroke.weights.gguf.file_names import ENDING
-from twostroke.weights.hub.problems import nearest, not_there, status_of, translate
+from twostroke.weights.hub.contact import ask, ask_patiently, names_of
+from twostroke.weights.hub.problems import is_unreachable, nearest, not_there, translate
+from twostroke.weights.hub.retries import may_pass
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 
@@ -46,19 +48,23 @@ class HubPlace(Struct, frozen=True):
 
 def names_in(place: HubPlace) -> list[str]:
     """Returns all files of a repository; offline, or where the hub does not answer, the files that are on this machine.
-    """
-    from huggingface_hub import HfApi
 
+    A hub that cannot be reached is asked once. One that is busy or fails is asked again where this machine has no files
+    of the repository. Raises ModelError.
+    """
     if place.offline:
         return names_here(place)
     try:
-        api = HfApi(endpoint=place.endpoint, token=place.token)
-        return api.list_repo_files(place.repo_id, revision=place.revision)
+        return names_of(ask(place))
     except Exception as error:
-        status = status_of(error)
-        if status is None or status >= 500:
+        if may_pass(error):
             with contextlib.suppress(ModelError):
                 return names_here(place)
+        if is_unreachable(error) or not may_pass(error):
+            raise translate(error, place.repo_id, place.revision, place.offline, place.cache) from error
+    try:
+        return names_of(ask_patiently(place))
+    except Exception as error:
         raise translate(error, place.repo_id, place.revision, place.offline, place.cache) from error
 
 

@@ -242,7 +242,7 @@ def test_the_processes_of_a_machine_share_what_the_encoder_leaves(tmp_path: Path
 
 
 def test_a_limit_of_each_process_holds_for_the_one_that_encodes(tmp_path: Path) -> None:
-    """Of 10 GB, each of two processes may use 5 GB. With an encoder of 2 GB, the larger process may use 5.5 GB."""
+    """Each of two processes may use 5 of 10 GB. With an encoder of 2 GB, the larger process may use 5.5 GB."""
     here, share = RankPlaces(Division(TENSOR, 2)), "one of 2 ranks' share of 10 GB"
 
     def room(limit_bytes: int, encoder_bytes: int, more_bytes: int) -> tuple[int, str]:

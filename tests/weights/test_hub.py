@@ -29,7 +29,7 @@ from twostroke.weights.hub import resume as hub_resume
 from twostroke.weights.hub.hub import resolve_config, resolve_model
 from twostroke.weights.hub.offer import offer_of
 from twostroke.weights.hub.reference import Reference
-from twostroke.weights.hub.retries import SENTENCE, Notice, Patience, say_once
+from twostroke.weights.hub.retries import SENTENCE, Notice, RetryWaits, say_once
 
 OLD, NEW = "a" * 40, "b" * 40
 MODEL = "acme/tiny"
@@ -305,13 +305,13 @@ def test_a_download_waits_for_a_network_that_was_lost(pull, hub, files, caplog):
 
 def test_files_that_wait_together_are_named_in_one_sentence(hub, caplog):
     notice = Notice()
-    for patience in (Patience(notice), Patience(notice)):
-        patience.wait(httpx2.ReadTimeout("silence"))
-        patience.renew()
-        patience.wait(httpx2.ReadTimeout("silence"))
+    for waits in (RetryWaits(notice), RetryWaits(notice)):
+        waits.wait(httpx2.ReadTimeout("silence"))
+        waits.renew()
+        waits.wait(httpx2.ReadTimeout("silence"))
     assert hub.waits_s == [1.0] * 4 and [record.getMessage() for record in caplog.records] == [SENTENCE]
     with pytest.raises(ZeroDivisionError):
-        Patience(notice).wait(ZeroDivisionError())
+        RetryWaits(notice).wait(ZeroDivisionError())
 
 
 def test_a_connection_that_falls_silent_counts_as_lost(pull, hub, files, monkeypatch):

@@ -7,15 +7,17 @@ repeat most of its own questions for 25 seconds, also without a network.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
-from twostroke.weights.hub.problems import is_unreachable
-from twostroke.weights.hub.retries import Notice, Patience
+from twostroke.types.errors import ModelError
+from twostroke.weights.gguf.file_names import ENDING
+from twostroke.weights.hub.place import HubPlace
+from twostroke.weights.hub.problems import is_unreachable, nearest, not_there, translate
+from twostroke.weights.hub.retries import Notice, RetryWaits, may_pass
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
-
-    from twostroke.weights.hub.place import HubPlace
 
 CONTACT_S = 10.0
 """The longest time in seconds without an answer of the hub."""
@@ -33,12 +35,12 @@ def ask(place: HubPlace, sizes: bool = False) -> ModelInfo:
 def ask_patiently(place: HubPlace) -> ModelInfo:
     """Returns what `ask` returns. Asks a hub that is busy or lost the connection for about a minute. Raises the error
     of the last attempt."""
-    patience = Patience(Notice())
+    waits = RetryWaits(Notice())
     while True:
         try:
             return ask(place)
         except Exception as error:
-            patience.wait(error)
+            waits.wait(error)
 
 
 def reaches(place: HubPlace, file: str) -> bool:
@@ -57,3 +59,38 @@ def reaches(place: HubPlace, file: str) -> bool:
 def names_of(info: ModelInfo) -> list[str]:
     """Returns the names of all files of a revision."""
     return [sibling.rfilename for sibling in info.siblings or []]
+
+
+def names_in(place: HubPlace) -> list[str]:
+    """Returns all files of a repository; offline, or where the hub does not answer, the files that are on this machine.
+
+    A hub that cannot be reached is asked once. One that is busy or fails is asked again where this machine has no files
+    of the repository. Raises ModelError.
+    """
+    if place.offline:
+        return names_here(place)
+    try:
+        return names_of(ask(place))
+    except Exception as error:
+        if may_pass(error):
+            with contextlib.suppress(ModelError):
+                return names_here(place)
+        if is_unreachable(error) or not may_pass(error):
+            raise translate(error, place.repo_id, place.revision, place.offline, place.cache) from error
+    try:
+        return names_of(ask_patiently(place))
+    except Exception as error:
+        raise translate(error, place.repo_id, place.revision, place.offline, place.cache) from error
+
+
+def names_here(place: HubPlace) -> list[str]:
+    """Returns the files of the snapshot in the cache. Raises ModelNotFound where there is none."""
+    folder = place.cache / ("models--" + place.repo_id.replace("/", "--"))
+    named = folder / "refs" / (place.revision or "main")
+    commit = named.read_text().strip() if named.is_file() else place.revision or ""
+    snapshot = folder / "snapshots" / commit
+    if not commit or not snapshot.is_dir():
+        raise not_there(
+            f"{place.repo_id} is not on this machine.", place.offline, "", nearest(place.repo_id, place.cache)
+        )
+    return [str(path.relative_to(snapshot)) for path in snapshot.rglob("*") if path.suffix.lower() == ENDING]

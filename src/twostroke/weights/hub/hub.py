@@ -24,10 +24,10 @@ from twostroke.types.user_path import user_path
 from twostroke.weights.gguf.container import GgufHeader
 from twostroke.weights.gguf.file_names import ENDING, chosen, first_part, parts_of, quant_of, stem_of, whole_models
 from twostroke.weights.gguf.quants import usual
-from twostroke.weights.hub.contact import reaches
+from twostroke.weights.hub.contact import names_in, reaches
 from twostroke.weights.hub.here import at_hand
 from twostroke.weights.hub.names import hub_id_of
-from twostroke.weights.hub.place import HubPlace, names_in, token_for
+from twostroke.weights.hub.place import HubPlace, token_for
 from twostroke.weights.hub.problems import status_of, translate
 from twostroke.weights.hub.progress import Meter, Progress
 from twostroke.weights.hub.reference import reference_of

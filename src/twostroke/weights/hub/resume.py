@@ -29,7 +29,7 @@ from twostroke.weights.hub.contact import ask, names_of
 from twostroke.weights.hub.place import HubPlace
 from twostroke.weights.hub.problems import is_transport_error, is_unreachable
 from twostroke.weights.hub.progress import Meter
-from twostroke.weights.hub.retries import Notice, Patience
+from twostroke.weights.hub.retries import Notice, RetryWaits
 
 PARTIAL_SUFFIX = ".twostroke-partial"
 SILENCE_S = 10.0
@@ -127,7 +127,7 @@ def _fetch(token: str | bool | None, file: RemoteFile, blobs: Path, meter: Meter
             os.unlink(blobs / (file.etag + PARTIAL_SUFFIX))
             meter.add(file.num_bytes)
             return
-        done_bytes, patience = os.fstat(partial).st_size, Patience(notice)
+        done_bytes, waits = os.fstat(partial).st_size, RetryWaits(notice)
         meter.add(min(done_bytes, file.num_bytes))
         while done_bytes < file.num_bytes:
             failure: Exception | None = None
@@ -137,9 +137,9 @@ def _fetch(token: str | bool | None, file: RemoteFile, blobs: Path, meter: Meter
                 failure = error
             before, done_bytes = done_bytes, os.fstat(partial).st_size
             if done_bytes > before:
-                patience.renew()
+                waits.renew()
             if failure is not None:
-                patience.wait(failure)
+                waits.wait(failure)
             elif done_bytes == before:
                 raise _damaged(file, "Fewer bytes came than the hub announced.")
         _check(partial, file, blobs)

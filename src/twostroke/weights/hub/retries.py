@@ -40,7 +40,7 @@ class Notice:
             log.warning(self._untold.pop())
 
 
-class Patience:
+class RetryWaits:
     """Waits before a request is repeated, each time longer, until the waits of one row of failures are used up."""
 
     def __init__(self, notice: Notice) -> None:

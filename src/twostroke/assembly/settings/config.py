@@ -330,11 +330,13 @@ def kv_kind(word: str) -> KVKind:
 
 
 def room_sentence(resolved: Resolved) -> str:
-    """Returns a sentence about the KV cache, with words such as "room for 41,000 tokens: 20 sequences of 2,048"."""
+    """Returns two sentences about the KV cache: how much memory it may take, and what fits, with words such as "Room
+    for 41,000 tokens: 20 sequences of 2,048"."""
     tokens, context = resolved.cache.kv_tokens, resolved.steps.context
-    length = min(context, 2048)
+    length, size = min(context, 2048), f"{resolved.cache.kv_memory / 1e6:,.0f} MB"
     keys = "" if resolved.cache.key_factors == "none" else ", calibrated keys"
+    memory = f"takes memory as requests come, {size} at most" if resolved.device.device == "cpu" else f"has {size}"
     return (
-        f"KV cache {resolved.cache.kv_memory / 1e6:,.0f} MB ({resolved.cache.kv_format}{keys}): "
-        f"room for {tokens:,} tokens: {tokens // length:,} sequences of {length:,}"
+        f"The KV cache ({resolved.cache.kv_format}{keys}) {memory}. "
+        f"Room for {tokens:,} tokens: {tokens // length:,} sequences of {length:,}"
     )

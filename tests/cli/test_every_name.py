@@ -20,7 +20,6 @@ from twostroke.cli.store import local_servers
 from twostroke.cli.store.facts import found_here
 from twostroke.cli.store.run import _bring
 from twostroke.types.errors import ModelNotFound
-from twostroke.weights.hub import resume as hub_resume
 
 REPO = "acme/Tiny-GGUF"
 FILE = "Tiny-Q4_K_M.gguf"
@@ -130,7 +129,6 @@ def test_run_takes_the_file_that_is_here_where_the_hub_would_choose_another(
 ) -> None:
     """`pull repo:F16` and then `run repo`: the usual choice of the hub was downloaded unasked."""
     whole = {"Spark-Q8_0.gguf": hub_models.spark_gguf(), "Spark-Q4_K_M.gguf": b"never sent"}
-    monkeypatch.setattr(hub_resume, "RETRY_DELAY_S", 0.0)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     with serve({"acme/Spark-9B-GGUF": Repo({COMMIT: whole}, {"main": COMMIT})}) as hub:

@@ -15,7 +15,6 @@ from tests.weights import hub_models
 from tests.weights.fake_hub import FakeHub, serve
 from tests.weights.hub_models import COMMIT, NAME
 from twostroke.cli.main import main
-from twostroke.weights.hub import resume as hub_resume
 
 Pull = Callable[..., Result]
 
@@ -28,7 +27,6 @@ def repos() -> dict[str, Any]:
 @pytest.fixture
 def hub(repos: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(hub_resume, "RETRY_DELAY_S", 0.0)
     with serve(repos) as running:
         yield running
 

@@ -26,7 +26,6 @@ from tests.weights.fake_hub import FakeHub, serve
 from tests.weights.hub_models import NAME
 from twostroke.cli.main import main
 from twostroke.types.errors import ModelError
-from twostroke.weights.hub import resume as hub_resume
 from twostroke.weights.hub.hub import resolve_model
 
 MOST = 400
@@ -46,7 +45,6 @@ def repos() -> dict[str, Any]:
 @pytest.fixture
 def hub(repos: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(hub_resume, "RETRY_DELAY_S", 0.0)
     with serve(repos) as running:
         yield running
 

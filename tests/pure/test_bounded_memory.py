@@ -49,6 +49,38 @@ def test_the_queue_made_anew_evicts_what_the_old_one_did(num_pages: int, order: 
         plain.check()
 
 
+def test_a_cache_takes_no_new_pages_for_prefixes_while_memory_is_short() -> None:
+    """A sequence that runs still gets all pages, and new ones are taken again when memory is free."""
+    short, fresh = [False], list[int]()
+    cache = CacheManager(40, PAGE, fresh.append, is_short=lambda: short[0])
+    for number in range(4):
+        run_once(cache, str(number), [number] * 4 * PAGE)
+    assert fresh == list(range(16))
+    short[0] = True
+    for number in range(4, 50):
+        run_once(cache, str(number), [number] * 4 * PAGE)
+        cache.check()
+    assert fresh == list(range(16)) and cache.pages_cached == 16
+    run_once(cache, "long", [99] * 40 * PAGE)
+    assert fresh == list(range(40))
+    short[0] = False
+    cache.check()
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.integers(4, 30), st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=200))
+def test_memory_that_is_short_refuses_no_sequence(num_pages: int, order: list[tuple[int, bool]]) -> None:
+    """Whatever the moments at which memory is short, the same requests get pages as without them."""
+    short = [False]
+    plain, careful = CacheManager(num_pages, PAGE), CacheManager(num_pages, PAGE, is_short=lambda: short[0])
+    for number, (which, short[0]) in enumerate(order):
+        tokens = [which] * PAGE * (1 + which % 3) + [number % 3] * 4
+        for cache in (plain, careful):
+            run_once(cache, str(number), tokens)
+            cache.check()
+        assert careful.pages_free + careful.pages_cached == plain.pages_free + plain.pages_cached == num_pages
+
+
 def test_evictions_are_remembered_in_a_table_of_one_size() -> None:
     evictions = Evictions(1)
     for path in range(1, 100_000):

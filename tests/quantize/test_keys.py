@@ -12,8 +12,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace as replace_struct
 from tools.spark.outliers import write_outlier_spark
 
+from tests.bench.random_checkpoint import write_random
+from tests.models.families.stored import config_of
 from tests.quantize.folders import SMALL, small_folder
 from tests.weights.checkpoints import read_tensors, save
 from twostroke import LLM, SamplingParams
@@ -25,17 +28,18 @@ from twostroke.backends.cpu import best_level
 from twostroke.cli.main import main
 from twostroke.distributed.ranks.frames import RANKS_VERSION, RankBegin
 from twostroke.distributed.ranks.line import RankLine
+from twostroke.models.common.blocks import attend
 from twostroke.ops.rows.pointwise import PointStep, is_made_by
 from twostroke.quantize.driver.calibrate_keys import key_factors, with_factors
 from twostroke.quantize.driver.compare import compare
 from twostroke.quantize.driver.loaded_model import staged_folder
-from twostroke.quantize.driver.texts import read_texts
+from twostroke.quantize.driver.texts import CalibrationText, read_texts
 from twostroke.quantize.mathematics.key_scaling import choose_exponents
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import ConfigError, CorruptModel
 from twostroke.types.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.key_factors import NAME, KeyFactors
+from twostroke.weights.key_factors import NAME, KeyFactors, write_key_factors
 from twostroke.weights.packed.fingerprint import content_fingerprint
 
 
@@ -192,3 +196,69 @@ def test_output_must_hold_the_same_model(calibrated, tmp_path):
     missing = asked("spark", "--output", str(tmp_path / "nowhere"))
     assert missing.exit_code == 2 and "is no folder" in missing.output and "fix:" in missing.output
     assert not (tmp_path / "nowhere").exists()
+
+
+def with_a_biased_channel(folder: Path) -> Path:
+    """A small Qwen2 whose keys have a bias of 300 in the slowest pair of each head, as in published models."""
+    folder.mkdir()
+    config = {**config_of("qwen2-biases"), "rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}}
+    write_random(config, folder)
+    shutil.copy(spark_path() / "tokenizer.json", folder)
+    tensors = read_tensors(folder / "model.safetensors")
+    dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    for name in [name for name in tensors if name.endswith("k_proj.bias")]:
+        tensors[name].reshape(-1, dim)[:, [dim // 2 - 1, dim - 1]] = 300.0
+    save(folder / "model.safetensors", tensors, "F32")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def biased(tmp_path_factory) -> Path:
+    """A small model whose keys lose the shared part of their bias."""
+    return with_a_biased_channel(tmp_path_factory.mktemp("biased") / "model")
+
+
+def measured_keys(folder: Path) -> KeyFactors:
+    """The factors of a folder, measured on 128 random tokens."""
+    tokens = np.random.default_rng(3).integers(3, 90, (2, 64))
+    with staged_folder(folder, 1) as exact:
+        return key_factors(exact, CalibrationText(tokens, tokens, 0))
+
+
+def test_factors_that_were_measured_with_the_bias_are_refused(biased: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of today lose digits by such factors: on this model they multiply the divergence of int8 by 75."""
+    with monkeypatch.context() as before:  # the keys of releases before ADR 83
+        before.setattr(attend, "_may_shift_keys", lambda shape, turn: False)
+        old = measured_keys(biased)
+        path = write_key_factors(biased, old)
+        assert old.without_bias == () and key_setting(biased)[0] == old.digest(KVKind.INT4) != ""
+    said = json.loads(path.read_text())
+    for marks in ([], None):
+        if marks is None:
+            del said["without_bias"]  # files of those releases have no such field
+            path.write_text(json.dumps(said))
+        with pytest.raises(CorruptModel, match="from keys with their bias") as caught:
+            key_setting(biased)
+        assert NAME in str(caught.value) and "--to keys" in str(caught.value.fix)
+    planned = CliRunner().invoke(main, ["plan", str(biased), "--hardware", "h100-sxm"])
+    assert planned.exit_code == 2 and "from keys with their bias" in planned.output
+    path.write_text(json.dumps({**said, "without_bias": [0]}))
+    with pytest.raises(CorruptModel, match="measured on other keys"):
+        key_setting(biased)
+
+
+def test_factors_that_were_measured_without_the_bias_are_read(biased: Path) -> None:
+    found = measured_keys(biased)
+    assert found.without_bias == tuple(found.exponents["int8"]) != ()
+    layers = found.exponents["int4"]
+    large = {index: ((1, *heads[0][1:]), *heads[1:]) for index, heads in layers.items()}  # random keys need no factors
+    write_key_factors(biased, replace_struct(found, exponents={"int4": large, "int8": large}))
+    assert len(key_setting(biased)[0]) == 16
+
+
+def test_an_old_file_of_keys_without_a_bias_is_still_read(calibrated: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(calibrated, tmp_path / "model"))
+    said = json.loads((folder / NAME).read_text())
+    assert said.pop("without_bias") == []
+    (folder / NAME).write_text(json.dumps(said))
+    assert key_setting(folder) == (key_setting(calibrated)[0], f"{folder / NAME}: keys are calibrated for int4")

@@ -23,7 +23,7 @@ from twostroke import LLM
 from twostroke.assembly.find import find_model
 from twostroke.assembly.ranks import RankPlaces, room_beside
 from twostroke.assembly.settings.engine_settings import ImageSettings
-from twostroke.assembly.settings.env import Machine, process_environment
+from twostroke.assembly.settings.env import Machine, MemoryLimit, process_environment
 from twostroke.engine.core import STEP_FAULT
 from twostroke.ops.passes.division import TENSOR, Division
 from twostroke.runner.image_encoder import ImageEncoder
@@ -235,9 +235,24 @@ def test_only_the_process_that_encodes_has_the_encoders_memory(folder: Write) ->
 
 def test_the_processes_of_a_machine_share_what_the_encoder_leaves(tmp_path: Path) -> None:
     """The encoder takes 2 of 10 GB, and its process needs 1.5 more than the other one."""
-    machine = Machine(4, 10_000_000_000, tmp_path, shared_bytes=10_000_000_000).share(2)
+    machine = Machine(4, 10_000_000_000, tmp_path).share(2)
     here, elsewhere = (RankPlaces(Division(TENSOR, 2), addresses) for addresses in ((), (("10.0.0.1", 1),)))
     assert room_beside(here, machine, 2_000_000_000, 1_500_000_000).available_bytes == 4_000_000_000 + 1_500_000_000
     assert room_beside(elsewhere, machine, 2_000_000_000, 1_500_000_000) is machine
-    limited = replace(machine, available_bytes=4_000_000_000)
-    assert room_beside(here, limited, 2_000_000_000, 1_500_000_000) is limited, "each process has a limit of its own"
+
+
+def test_a_limit_of_each_process_holds_for_the_one_that_encodes(tmp_path: Path) -> None:
+    """Each of two processes may use 5 of 10 GB. With an encoder of 2 GB, the larger process may use 5.5 GB."""
+    here, share = RankPlaces(Division(TENSOR, 2)), "one of 2 ranks' share of 10 GB"
+
+    def room(limit_bytes: int, encoder_bytes: int, more_bytes: int) -> tuple[int, str]:
+        together, alone = MemoryLimit(10_000_000_000, "of 10 GB"), MemoryLimit(limit_bytes, "`ulimit -v`")
+        free_bytes, words = min(together, alone)
+        whole = Machine(4, free_bytes, tmp_path, memory_source=words, together=together, alone=alone)
+        found = room_beside(here, whole.share(2), encoder_bytes, more_bytes)
+        return found.available_bytes, found.memory_source
+
+    assert room(4_900_000_000, 2_000_000_000, 1_500_000_000) == (4_900_000_000, "`ulimit -v`")
+    assert room(5_200_000_000, 2_000_000_000, 1_500_000_000) == (5_200_000_000, "`ulimit -v`")
+    assert room(6_000_000_000, 2_000_000_000, 1_500_000_000) == (5_500_000_000, share)
+    assert room(4_000_000_000, 6_000_000_000, 500_000_000) == (2_500_000_000, share), "the encoder leaves 4 of 10 GB"

@@ -17,6 +17,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from huggingface_hub.utils import _http
 
+from twostroke.weights.hub import retries
+
 
 @dataclass
 class Repo:
@@ -51,11 +53,20 @@ class FakeHub:
     stops_at: dict[str, tuple[int, Callable[[str], None]]] = field(default_factory=dict)
     """File name -> bytes of a whole body, and the function that is called once so many were sent. Nothing is sent after
     them."""
+    waits_s: list[float] = field(default_factory=list)
+    mends_after_waits: int = 0
+    """The number of waits of clients after which `broken` ends; 0 for never."""
+
+    def waited(self, seconds: float) -> None:
+        """Is called in place of a client's wait."""
+        self.waits_s.append(seconds)
+        if len(self.waits_s) == self.mends_after_waits:
+            self.broken = False
 
 
 @contextmanager
 def serve(repos: dict[str, Repo]) -> Iterator[FakeHub]:
-    """Runs a FakeHub on an ephemeral port. Where the client would wait for up to 23 seconds, it asks again at once."""
+    """Runs a FakeHub on an ephemeral port. Where a client would wait before it asks again, it asks at once."""
     hub = FakeHub(repos)
 
     class Handler(_Handler):
@@ -68,7 +79,8 @@ def serve(repos: dict[str, Repo]) -> Iterator[FakeHub]:
     thread.start()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_http, "time", SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None}))
+            for client in (_http, retries):
+                patch.setattr(client, "time", SimpleNamespace(**{**vars(time), "sleep": hub.waited}))
             yield hub
     finally:
         server.shutdown()

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.tiers import examples
 from tests.weights.checkpoints import CONFIG, QWEN2, QWEN3, random_tensors, write
 from tests.weights.packed_start import INT8, Start, leaves
+from twostroke.models.common.blocks import attend
 from twostroke.types.errors import CorruptModel
 from twostroke.types.spec.formats import BF16, F32, WeightFormat, WeightKind
 from twostroke.weights.checkpoint import Checkpoint
@@ -108,6 +109,21 @@ def test_a_new_layout_does_not_read_old_files(model, cache, monkeypatch):
     shutil.copy(old.path, new.entry.path)
     again = Start(model, cache)
     assert again.packed_bytes > 0 and "made anew" in again.warnings[0]
+
+
+def test_other_numbers_of_the_program_have_files_of_their_own(tmp_path, cache, monkeypatch):
+    """The shift of biased keys lies in the packed file, and follows from a constant of this program."""
+    folder = write(tmp_path / "model", QWEN2, random_tensors(QWEN2))
+    first = Start(folder, cache)
+    assert Start(folder, cache).entry == first.entry
+    monkeypatch.setattr(attend, "MEAN_POSITIONS", 7)
+    second = Start(folder, cache)
+    assert second.entry.path != first.entry.path and second.packed_bytes > 0
+    shifts = [
+        {name: array for name, array in leaves(each.weights).items() if "k_proj.bias" in name}
+        for each in (first, second)
+    ]
+    assert shifts[0] and any(not np.array_equal(array, shifts[1][name]) for name, array in shifts[0].items())
 
 
 def damage_and_start(model: Path, cache: Path, content: bytes) -> Start:

@@ -70,10 +70,11 @@ def step_memory(
     return StepMemory(program, *arrays, sizes, device, native_rows(settings.cpu.cpu_level))
 
 
-def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> CacheManager:
+def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None], is_short: Callable[[], bool]) -> CacheManager:
     """Returns the manager of the model's caches. on_fresh: called for each page of the first group that is taken for
-    the first time."""
-    return CacheManager(own_pools(spec, plan), PAGE_TOKENS, on_fresh, shares=not spec.whole_prompts)
+    the first time. is_short: tells whether other programs need memory."""
+    pools, shares = own_pools(spec, plan), not spec.whole_prompts
+    return CacheManager(pools, PAGE_TOKENS, on_fresh, shares=shares, is_short=is_short)
 
 
 def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> SchedulerLimits:

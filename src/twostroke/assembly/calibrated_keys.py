@@ -10,7 +10,7 @@ from twostroke.assembly.settings.engine_settings import CacheSettings
 from twostroke.assembly.settings.resolver import Resolver
 from twostroke.assembly.weights import NOT_PACKED
 from twostroke.ops.passes.rotated_heads import with_rotated_heads
-from twostroke.ops.passes.scaled_keys import scalable_caches, with_scaled_keys
+from twostroke.ops.passes.scaled_keys import caches_without_bias, scalable_caches, with_scaled_keys
 from twostroke.ops.program.model import Model
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.formats import KVKind
@@ -49,7 +49,7 @@ def factors_beside(spec: Model, folder: Path, kind: KVKind) -> KeyFactors | None
     format of K. Raises CorruptModel."""
     if not kind.is_integer:
         return None
-    found = read_key_factors(folder, scalable_caches(spec.plain))
+    found = read_key_factors(folder, scalable_caches(spec.plain), caches_without_bias(spec.plain))
     return found if found is not None and found.digest(kind) else None
 
 

@@ -11,14 +11,16 @@ from msgspec import structs
 
 from twostroke.assembly.cost_here import costs_here, costs_on
 from twostroke.assembly.guesses import GuessingModel
+from twostroke.assembly.machine.spare_memory import SpareMemory
 from twostroke.assembly.optional import cuda, cuda_limits
-from twostroke.assembly.settings.engine_settings import DeviceSettings
-from twostroke.assembly.settings.env import Machine
+from twostroke.assembly.settings.engine_settings import CacheSettings, DeviceSettings
+from twostroke.assembly.settings.env import Machine, free_memory_bytes
 from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.assembly.weights import settler_of
 from twostroke.backends.cpu.huge_pages import populate
-from twostroke.cost.memory import MemoryNeeds
+from twostroke.cost.memory import LEAST_FREE_SHARE, MemoryNeeds
 from twostroke.cost.what_if import WhatIf
+from twostroke.engine.cache.page_group import never
 from twostroke.ops.program.model import Model
 from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import StepMemory
@@ -153,6 +155,22 @@ def backing_of(device: CudaDevice | None, memory: StepMemory) -> KvPrefault:
     """Returns the object that makes the system provide memory for the first group's pages before they are used. It does
     nothing for a device, whose memory is there from the beginning."""
     return KvPrefault([] if device is not None else [layer.data for layer in memory.layers_of(0)], populate)
+
+
+def shortage_of(
+    device: CudaDevice | None, resolver: Resolver, machine: Machine, weights: ModelWeights, settler: Settler
+) -> Callable[[], bool]:
+    """Returns the function that tells the cache whether other programs need memory which it has not taken yet. It is
+    never so where the user chose the size of the pool, and on a GPU.
+
+    The system counts mapped weights as free memory until the settler has moved them, because it could read them again.
+    So as many bytes more must be free.
+    """
+    if device is not None or resolver.asked_value(CacheSettings.kv_memory) is not None:
+        return never
+    least_bytes = int(machine.available_bytes * LEAST_FREE_SHARE)
+    least_bytes += 0 if weights.mapped is None else weights.mapped.nbytes
+    return SpareMemory(free_memory_bytes, lambda: least_bytes - settler.moved_bytes).is_short
 
 
 def settler_on(device: CudaDevice | None, weights: ModelWeights, machine: Machine) -> Settler:

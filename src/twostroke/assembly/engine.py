@@ -169,7 +169,8 @@ def build_heart(
     encoding = place if found.sight is None else ranks.encoding_place(found.places, place, closing)
     eyes, images = build_sight(found.sight, resolved, found.machine, encoding, memory, found.programs, closing)
     runner = place.executor(forward, memory, spec.vocab_size, readers, resolved.device.early_steps == "on", images)
-    cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
+    is_short = placing.shortage_of(device, found.resolver, found.machine, loaded.weights, settler)
+    cache = cache_of(spec, found.kv_plan, backing.on_fresh_page, is_short)
     guesser = build_guesser(resolved, found.costs.now, proposer)
     scheduler = caches.scheduler_of(cache, resolved, spec, found.costs, guesser, ranks.plans_of(found.places))
     tell_scheduler(scheduler, images, found.costs.now)
@@ -193,10 +194,9 @@ def build_heart(
     )
     before = nothing_before if kept is None else kept.before_step
     loop = StepLoop(kept or book, executor, time.perf_counter, report_fault, place.probe, flight, before)
-    sound = ranks.sound_with(weights_check.require_sound, group)
     begin_close(found.machine, weights_check, settler, backing, grammars_ahead)
     return Heart(
-        stepper=Stepper(loop, session, sound, ranks.alarm_of(group)),
+        stepper=Stepper(loop, session, ranks.sound_with(weights_check.require_sound, group), ranks.alarm_of(group)),
         tokenizer=tokenizer,
         template=template,
         spec=spec,

@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,16 +131,13 @@ def room_beside(places: RankPlaces | None, machine: Machine, encoder_bytes: int,
     """Returns the memory that one of several processes on this machine may use, where the leader also has an image
     encoder. more_bytes: how much larger the encoder makes the memory of the largest process.
 
-    The machine is returned unchanged where members run on other machines, and where a limit of each process (`ulimit
-    -v`) is already less than its share.
+    The machine is returned unchanged where members run on other machines. A limit on each process alone (`ulimit -v`)
+    also holds for the process with the encoder.
     """
     if places is None or places.addresses:
         return machine
-    count, shared = places.division.count, machine.shared_bytes
-    if shared is not None and machine.available_bytes < shared // count:
-        return machine
-    left = machine.available_bytes - encoder_bytes // count
-    return replace(machine, available_bytes=left + more_bytes)
+    count = places.division.count
+    return machine.with_memory_of(count, (machine.free_together - encoder_bytes) // count + more_bytes)
 
 
 def _require_secret(addresses: Sequence[tuple[str, int]], secret: str | None) -> None:

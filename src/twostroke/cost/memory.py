@@ -15,6 +15,9 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 KEPT_FREE_SHARE = 0.10
 """Share of the available memory left for the rest of the machine, unless --kv-memory overrides this."""
 
+LEAST_FREE_SHARE = KEPT_FREE_SHARE / 2
+"""Share of the memory that was available at the start. While less is free, cached prefixes take no new memory."""
+
 LEAST_TOKENS = 256
 """The fewest tokens that the caches must hold, unless --kv-memory overrides this."""
 

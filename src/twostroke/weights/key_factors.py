@@ -1,11 +1,13 @@
 """Reads and writes key_factors.json: the factors, found by calibration, by which each channel of K is divided before it
 is kept in int8 or int4.
 
-    {"version": 1, "model": FINGERPRINT, "exponents": {"int4": {"0": [[2, 0, ...], ...], ...}, "int8": {...}}}
+    {"version": 1, "model": FINGERPRINT, "exponents": {"int4": {"0": [[2, 0, ...], ...], ...}, "int8": {...}},
+     "without_bias": [0, ...]}
 
 The numbers for one cache of K and V are exponents of two: one list for each KV head, one whole number for each of its
 channels. A cache is named by its place among the program's caches. The fingerprint is that of config.json and the
-weights, so that the file of another model is refused.
+weights, so that the file of another model is refused. `without_bias` names the caches whose keys had lost the shared
+part of their bias before they were measured (ADR 83). A file without this field was measured on keys with their bias.
 """
 
 from __future__ import annotations
@@ -38,9 +40,11 @@ list for each KV head, with one exponent for each channel."""
 
 class KeyFactors(Struct, frozen=True):
     """The powers of two by which the channels of K are divided before K is kept in int8 or int4. exponents: their
-    exponents, by the name of the format of K and V for which they were chosen."""
+    exponents, by the name of the format of K and V for which they were chosen. without_bias: the caches whose keys had
+    lost the shared part of their bias before they were measured, by their indices in order."""
 
     exponents: Mapping[str, Exponents]
+    without_bias: tuple[int, ...] = ()
 
     def factors(self, kind: KVKind) -> dict[int, tuple[float, ...]]:
         """Returns the numbers by which the channels of K are divided, for each cache by its index, one KV head after
@@ -74,6 +78,7 @@ def write_key_factors(folder: Path, found: KeyFactors) -> Path:
         "exponents": {
             name: {str(index): heads for index, heads in each.items()} for name, each in found.exponents.items()
         },
+        "without_bias": list(found.without_bias),
     }
     path = folder / NAME
     unfinished = path.with_name(f".{NAME}.new")
@@ -87,11 +92,14 @@ def write_key_factors(folder: Path, found: KeyFactors) -> Path:
     return path
 
 
-def read_key_factors(folder: Path, caches: Mapping[int, PagedKV]) -> KeyFactors | None:
+def read_key_factors(
+    folder: Path, caches: Mapping[int, PagedKV], without_bias: tuple[int, ...] = ()
+) -> KeyFactors | None:
     """Reads key_factors.json of a model's folder: the factors by which channels of K are divided before K is kept in
     int8 or int4. Returns None where there is no such file. caches: the caches of K and V that the file must name.
+    without_bias: those of them whose keys lose the shared part of their bias (`ops/passes/scaled_keys.py`).
 
-    Raises CorruptModel for a file that is not sound or belongs to another model.
+    Raises CorruptModel for a file that is not sound, belongs to another model, or was measured on other keys.
     """
     path = folder / NAME
     if not path.exists():
@@ -105,10 +113,30 @@ def read_key_factors(folder: Path, caches: Mapping[int, PagedKV]) -> KeyFactors 
             why="Factors of keys hold for the weights that they were calibrated with.",
             fix=FIX,
         )
+    _require_same_keys(path, said.get("without_bias", []), without_bias)
     formats = said.get("exponents")
     if not isinstance(formats, dict) or not set(formats) <= {"int8", "int4"}:
         raise CorruptModel(f"{path}: `exponents` must be an object with int8 and int4.", fix=FIX)
-    return KeyFactors({name: _exponents(path, name, each, caches) for name, each in formats.items()})
+    read = {name: _exponents(path, name, each, caches) for name, each in formats.items()}
+    return KeyFactors(read, without_bias)
+
+
+def _require_same_keys(path: Path, measured: Any, kept: tuple[int, ...]) -> None:
+    """Raises CorruptModel where the factors were measured on other keys than those that this program keeps. Channels
+    whose bias is subtracted today have factors for the bias: their keys would lose digits."""
+    if measured == list(kept):
+        return
+    if measured == []:
+        raise CorruptModel(
+            f"{path} was made by an older version, from keys with their bias.",
+            why="Keys now lose the shared part of their bias before they are kept, and need other factors.",
+            fix=FIX,
+        )
+    raise CorruptModel(
+        f"{path} was measured on other keys than this version keeps.",
+        why=f"`without_bias` is {measured!r:.60}, and must be {list(kept)!r:.60}.",
+        fix=FIX,
+    )
 
 
 def _exponents(path: Path, name: str, said: Any, caches: Mapping[int, PagedKV]) -> Exponents:

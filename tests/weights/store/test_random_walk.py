@@ -15,7 +15,6 @@ from tests.weights.fake_hub import FakeHub, Repo, serve
 from twostroke.cli.store.gc import PARTIALS
 from twostroke.types.errors import ModelError
 from twostroke.weights.gguf.file_names import whole_models
-from twostroke.weights.hub import resume as hub_resume
 from twostroke.weights.hub.hub import resolve_model
 from twostroke.weights.store.cached import cached_models, files_meant, removal_of, remove
 from twostroke.weights.store.unused import partial_waste, remove_waste
@@ -44,7 +43,6 @@ def files_of(repo: str, commit: str) -> dict[str, bytes]:
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(hub_resume, "RETRY_DELAY_S", 0.0)
     with serve({repo: Repo({FIRST: files_of(repo, FIRST)}, {"main": FIRST}) for repo in REPOS}) as running:
         running.refuse_after_cuts = True
         yield running

@@ -330,11 +330,13 @@ def kv_kind(word: str) -> KVKind:
 
 
 def room_sentence(resolved: Resolved) -> str:
-    """Returns a sentence about the KV cache, with words such as "room for 41,000 tokens: 20 sequences of 2,048"."""
+    """Returns two sentences about the KV cache: what fits, with words such as "room for 41,000 tokens: 20 sequences of
+    2,048", and how much memory it takes."""
     tokens, context = resolved.cache.kv_tokens, resolved.steps.context
-    length = min(context, 2048)
+    length, size = min(context, 2048), f"{resolved.cache.kv_memory / 1e6:,.0f} MB"
     keys = "" if resolved.cache.key_factors == "none" else ", calibrated keys"
+    grows = f"It takes memory as requests come: nearly none now, {size} at most."
     return (
-        f"KV cache {resolved.cache.kv_memory / 1e6:,.0f} MB ({resolved.cache.kv_format}{keys}): "
-        f"room for {tokens:,} tokens: {tokens // length:,} sequences of {length:,}"
+        f"KV cache ({resolved.cache.kv_format}{keys}): room for {tokens:,} tokens: {tokens // length:,} sequences of "
+        f"{length:,}. {grows if resolved.device.device == 'cpu' else f'It takes {size}.'}"
     )

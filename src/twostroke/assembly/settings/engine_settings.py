@@ -57,7 +57,7 @@ class CacheSettings(Group):
     kv_memory: Option[int] = Option(
         "SIZE",
         parse_bytes,
-        "Memory for the KV cache, such as 2GB.",
+        "The most memory of the KV cache, such as 2GB. It is taken as requests come.",
         "90% of the free memory, at most what can be used",
     )
     kv_tokens: Field[int] = Field()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from twostroke.assembly.machine.cgroup import group_cores, group_memory
 from twostroke.assembly.machine.core_choice import (
@@ -26,11 +27,18 @@ from twostroke.system import here
 PREFIX = "TWOSTROKE_"
 
 
+class MemoryLimit(NamedTuple):
+    """A limit on memory: the bytes that are free under it, and words about it."""
+
+    free_bytes: int
+    source: str
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """The resources that this process may use, read once at start. memory_source: the limit that decides
-    `available_bytes`, in words. shared_bytes: the bytes that the process and its children may use together; None where
-    `available_bytes` is this number.
+    `available_bytes`, in words. together: the limit on the process and its children together; None where
+    `available_bytes` is this limit. alone: the limit on each process alone (`ulimit -v`); None without one.
 
     placing: the hardware threads of the `cores`, and the reason for their number. topology: None where the system
     describes none. close: the hardware threads of this process's own memory node, where several processes share the
@@ -42,7 +50,8 @@ class Machine:
     cache_folder: Path
     huge_pages: bool = False
     memory_source: str = ""
-    shared_bytes: int | None = None
+    together: MemoryLimit | None = None
+    alone: MemoryLimit | None = None
     placing: CoreChoice = plain_choice(1)
     topology: Topology | None = None
     close: tuple[int, ...] = ()
@@ -51,17 +60,23 @@ class Machine:
         """Returns the share of process number `place` of `count` on this machine. The memory is divided among the
         processes. A limit on the address space (`ulimit -v`) is not divided, because it holds for each process alone.
         """
-        shared = self.available_bytes if self.shared_bytes is None else self.shared_bytes
-        source = self.memory_source
-        if shared // count < self.available_bytes:
-            source = f"one of {count} ranks' share {source}".strip()
-        room = min(shared // count, self.available_bytes)
         placing = share_choice(self.topology, replace(self.placing, threads=self.cores), place, count)
         close = close_cpus(self.topology, place, count)
-        return replace(
-            self, cores=placing.threads, placing=placing, available_bytes=room, memory_source=source, close=close
-        )
+        found = replace(self, cores=placing.threads, placing=placing, close=close)
+        return found.with_memory_of(count, self.free_together // count)
 
+    @property
+    def free_together(self) -> int:
+        """The bytes that the process and its children may use together."""
+        return self.available_bytes if self.together is None else self.together.free_bytes
+
+    def with_memory_of(self, count: int, num_bytes: int) -> Machine:
+        """Returns the machine of one of `count` processes that may use `num_bytes` of the memory which they share. The
+        limit on each process alone holds too."""
+        together = self.together or MemoryLimit(self.available_bytes, self.memory_source)
+        share = MemoryLimit(num_bytes, f"one of {count} ranks' share {together.source}".strip())
+        room, source = share if self.alone is None else min(share, self.alone)
+        return replace(self, available_bytes=room, memory_source=source, together=together)
 
     def places(self, count: int) -> list[tuple[int, ...]]:
         """Returns the hardware threads on which each of `count` processes runs; an empty tuple means any."""
@@ -83,12 +98,11 @@ class Moment:
 def read_machine() -> Machine:
     """Reads the cores by affinity and quota, the memory by MemAvailable, control groups and address space, the cache
     folder by XDG, and whether a process may ask for huge pages."""
-    together = min(_shared_limits())
-    available_bytes, source = min([together, *_own_limits()])
+    together, alone = min(_shared_limits()), min(_own_limits(), default=None)
+    free_bytes, source = together if alone is None else min(together, alone)
     topology, placing = _processors()
-    return Machine(
-        placing.threads, available_bytes, user_cache_folder(), _huge_pages(), source, together[0], placing, topology
-    )
+    folder, huge = user_cache_folder(), _huge_pages()
+    return Machine(placing.threads, free_bytes, folder, huge, source, together, alone, placing, topology)
 
 
 def asked_by_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -170,28 +184,27 @@ def _processors() -> tuple[Topology | None, CoreChoice]:
     return None, plain_choice(os.cpu_count() or 1) if fast is None else fast_choice(fast)
 
 
-def _shared_limits() -> Iterator[tuple[int, str]]:
-    """Yields each limit on the memory of this process and its children together: the bytes that are free under the
-    limit, and words about the limit."""
-    yield here.memory_bytes(), "of the machine's memory"
+def _shared_limits() -> Iterator[MemoryLimit]:
+    """Yields each limit on the memory of this process and its children together."""
+    yield MemoryLimit(here.memory_bytes(), "of the machine's memory")
     group = group_memory()
     if group is not None:
-        yield group.free_bytes, f"a control group allows {group.limit_bytes / 1e9:.2f} GB"
+        yield MemoryLimit(group.free_bytes, f"a control group allows {group.limit_bytes / 1e9:.2f} GB")
 
 
-def _own_limits() -> Iterator[tuple[int, str]]:
-    """Yields each limit on the memory of this process alone: the bytes that are free under the limit, and words about
-    the limit."""
+def _own_limits() -> Iterator[MemoryLimit]:
+    """Yields each limit on the memory of this process alone."""
     address_bytes = address_space_bytes()
     if address_bytes is not None:
         used_pages = _read_text(Path("/proc/self/statm")).partition(" ")[0]
         used = int(used_pages) * here.page_bytes() if used_pages.isdigit() else 0
-        yield max(0, address_bytes - used), f"`ulimit -v` allows {address_bytes / 1e9:.2f} GB of addresses"
+        words = f"`ulimit -v` allows {address_bytes / 1e9:.2f} GB of addresses"
+        yield MemoryLimit(max(0, address_bytes - used), words)
 
 
 def free_memory_bytes() -> int:
     """Returns the bytes that this process and its children may still take together."""
-    return min(_shared_limits())[0]
+    return min(_shared_limits()).free_bytes
 
 
 def address_space_bytes() -> int | None:

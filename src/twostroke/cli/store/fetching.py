@@ -190,8 +190,7 @@ def _fit(wish: PullWish, name: str, offer: Offer) -> MemoryFit | str | Twostroke
     except OSError as error:
         return f"not known: {error.strerror or error}"
     except Exception as error:
-        from twostroke.weights.hub.problems import status_of
-        from twostroke.weights.hub.resume import is_transport_error
+        from twostroke.weights.hub.problems import is_transport_error, status_of
 
         if is_transport_error(error) or status_of(error) is not None:
             return "not known: the hub did not send the beginning of the file"

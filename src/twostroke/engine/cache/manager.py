@@ -9,10 +9,11 @@ A prefix is usable when every group can go on from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, repeat
 
 from twostroke.engine.cache.holdings import NOTHING_CACHED, Closing, HeldTables, Prefix, SequenceCache, Tables
 from twostroke.engine.cache.miss_notes import MissNotes
-from twostroke.engine.cache.page_group import UNBOUNDED, PageGroup, PageState, PageTable
+from twostroke.engine.cache.page_group import UNBOUNDED, PageGroup, PageState, PageTable, never
 from twostroke.engine.cache.prefix_tree import Node
 from twostroke.engine.cache.state_group import StateGroup
 from twostroke.engine.cache.window_group import WindowGroup
@@ -38,14 +39,15 @@ class CacheManager:
         on_fresh: Callable[[int], None] | None = None,
         *,
         shares: bool = True,
+        is_short: Callable[[], bool] = never,
     ) -> None:
         sizes = CachePools.full(pools) if isinstance(pools, int) else pools
         self.page_tokens = page_tokens
         self.groups: tuple[PageGroup, ...] = tuple(
-            WindowGroup(size.num_pages, page_tokens, size.window, sizes.chunk_tokens, on_fresh if first else None)
+            WindowGroup(size.num_pages, page_tokens, size.window, sizes.chunk_tokens, told, is_short)
             if size.window
-            else PageGroup(size.num_pages, page_tokens, on_fresh if first else None)
-            for first, size in ((index == 0, size) for index, size in enumerate(sizes.pages))
+            else PageGroup(size.num_pages, page_tokens, told, is_short)
+            for told, size in zip(chain([on_fresh], repeat(None)), sizes.pages, strict=False)
         )
         self.states = StateGroup(sizes.state_slots, page_tokens) if sizes.state_slots else None
         if not self.groups and self.states is None:

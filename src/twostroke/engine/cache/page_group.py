@@ -20,6 +20,11 @@ GIVEN_BACK = -1
 """The entry of a page table for a page that was given back because it is before the window."""
 
 
+def never() -> bool:
+    """Returns False: memory is never short."""
+    return False
+
+
 class PageState(enum.IntEnum):
     """The owners of a page. OWN: one sequence, and the page is not full yet. KEPT: one sequence and the prefix tree.
     SHARED: several sequences. CACHED: the tree alone, which evicts the page when needed."""
@@ -47,14 +52,21 @@ class PageTable(Struct):
 
 class PageGroup:
     """The pages of one cache group for layers without a window: a sequence keeps its pages until it ends. WindowGroup
-    is the kind for layers with a window. on_fresh: called with a page's id when the page is taken for the first
-    time."""
+    is the kind for layers with a window. on_fresh: called with a page's id when the page is taken for the first time.
+    is_short: tells whether other programs need the memory of pages that were never taken."""
 
     window = 0
     most_held = chunk_tokens = UNBOUNDED
 
-    def __init__(self, num_pages: int, page_tokens: int, on_fresh: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        num_pages: int,
+        page_tokens: int,
+        on_fresh: Callable[[int], None] | None = None,
+        is_short: Callable[[], bool] = never,
+    ) -> None:
         self.page_tokens = page_tokens
+        self._is_short = is_short
         self.pool = PagePool(num_pages, on_fresh)
         self.tree = self._make_tree()
 
@@ -125,15 +137,22 @@ class PageGroup:
         enough."""
         added: list[int] = []
         while len(added) < count:
-            page_id = self.pool.allocate()
-            if page_id is None:
-                page_id = self.tree.evict_one()
+            page_id = self._unused()
             if page_id is None:
                 for other in reversed(added):
                     self.pool.release(other)
                 return None
             added.append(page_id)
         return added
+
+    def _unused(self) -> int | None:
+        """Returns a page that nobody uses, now the caller's; None where there is none. Pages that were used before come
+        first, then new pages, then the page of the oldest cached prefix. Where memory is short, this prefix comes
+        before new pages."""
+        page_id = self.tree.evict_one() if self.pool.next_is_new and self._is_short() else None
+        if page_id is None:
+            page_id = self.pool.allocate()
+        return self.tree.evict_one() if page_id is None else page_id
 
     def shrink(self, table: PageTable, num_pages: int) -> None:
         """Gives back the last pages of a sequence, beyond its first `num_pages`. The caller knows that no other

@@ -28,6 +28,11 @@ class PagePool:
         """The number of pages without an owner."""
         return len(self._free)
 
+    @property
+    def next_is_new(self) -> bool:
+        """Whether `allocate` would return a page that was never taken: all others have owners."""
+        return bool(self._free) and self._free[-1] == self._fresh
+
     def count(self, page_id: int) -> int:
         """Returns the number of owners of a page."""
         return self.owners[page_id]

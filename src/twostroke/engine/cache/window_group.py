@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from twostroke.engine.cache.page_group import GIVEN_BACK, PageGroup, PageTable
+from twostroke.engine.cache.page_group import GIVEN_BACK, PageGroup, PageTable, never
 from twostroke.engine.cache.prefix_tree import Node, PrefixTree
 from twostroke.engine.cache.sparse_tree import NOTHING, SparseTree
 from twostroke.types.cache_pools import window_pages
@@ -30,8 +30,9 @@ class WindowGroup(PageGroup):
         window: int,
         chunk_tokens: int,
         on_fresh: Callable[[int], None] | None = None,
+        is_short: Callable[[], bool] = never,
     ) -> None:
-        super().__init__(num_pages, page_tokens, on_fresh)
+        super().__init__(num_pages, page_tokens, on_fresh, is_short)
         self.window = window
         chunk_pages = num_pages - window_pages(window, 0, page_tokens)
         if chunk_pages < 1:

@@ -15,7 +15,7 @@ from twostroke.assembly.settings.env import hub_offline, read_machine
 from twostroke.assembly.settings.names import meant
 from twostroke.assets import spark_path
 from twostroke.models.common.registry import read_model as read_config
-from twostroke.ops.passes.scaled_keys import scalable_caches
+from twostroke.ops.passes.scaled_keys import caches_without_bias, scalable_caches
 from twostroke.ops.program.model import Model
 from twostroke.runner.folder import read_folder, with_stored_dtype
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
@@ -60,7 +60,8 @@ def read_model(
         found = replace(_planned(model, path, gguf), folder=path.parent)
         if not gguf and not _has_weights(path.parent):
             return found
-        keys = read_key_factors(path.parent, scalable_caches(found.spec.plain))
+        plain = found.spec.plain
+        keys = read_key_factors(path.parent, scalable_caches(plain), caches_without_bias(plain))
         spec = found.spec if gguf else with_stored_dtype(path.parent, found.spec)
         return replace(found, spec=spec, keys=keys)
     except ModelNotFound:

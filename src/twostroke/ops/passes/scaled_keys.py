@@ -20,7 +20,7 @@ from twostroke.ops.attention.kv_write import KVWrite
 from twostroke.ops.program.check import check
 from twostroke.ops.program.op import Op
 from twostroke.ops.program.program import Program
-from twostroke.ops.program.values import Cache, PagedKV, Vector
+from twostroke.ops.program.values import Cache, PagedKV, Vector, VectorForm
 from twostroke.ops.rows.pointwise import PointStep, Pointwise, program_of
 
 
@@ -37,6 +37,18 @@ def scalable_caches(program: Program) -> dict[int, PagedKV]:
     }
     kinds = {each.index: each.kind for each in written - others}
     return {index: kind for index, kind in sorted(kinds.items()) if isinstance(kind, PagedKV)}
+
+
+def caches_without_bias(program: Program) -> tuple[int, ...]:
+    """Returns the indices of the caches whose keys lose the shared part of their bias before they are kept (ADR 83), in
+    order."""
+    shifted = {
+        call.out.root
+        for call in program.calls
+        if isinstance(call, Pointwise) and call.numbers is not None and call.numbers.form is VectorForm.SHARED_BIAS
+    }
+    writes = [call for call in program.calls if isinstance(call, KVWrite)]
+    return tuple(sorted(call.layer.index for call in writes if call.k.root in shifted))
 
 
 def with_scaled_keys(program: Program, factors: Mapping[int, tuple[float, ...]], suffix: str = "") -> Program:

@@ -16,7 +16,7 @@ import numpy as np
 from twostroke.ops.attention.attention import Attention
 from twostroke.ops.attention.kv_write import KVWrite
 from twostroke.ops.operands import F32Array
-from twostroke.ops.passes.scaled_keys import scalable_caches, with_scaled_keys
+from twostroke.ops.passes.scaled_keys import caches_without_bias, scalable_caches, with_scaled_keys
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import Op
 from twostroke.ops.program.values import Value
@@ -155,7 +155,7 @@ def key_factors(staged: StagedModel, texts: CalibrationText, progress: Progress 
                 found[kind][cache] = _heads(seen.rows(seen.keys[cache]), seen.rows(seen.queries[cache]), steps)
     progress(total, total, "done")
     exponents: dict[str, Exponents] = {kind.name.lower(): dict(sorted(each.items())) for kind, each in found.items()}
-    return KeyFactors(exponents)
+    return KeyFactors(exponents, caches_without_bias(staged.model.plain))
 
 
 class _Seen:

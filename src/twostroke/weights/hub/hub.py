@@ -24,9 +24,10 @@ from twostroke.types.user_path import user_path
 from twostroke.weights.gguf.container import GgufHeader
 from twostroke.weights.gguf.file_names import ENDING, chosen, first_part, parts_of, quant_of, stem_of, whole_models
 from twostroke.weights.gguf.quants import usual
+from twostroke.weights.hub.contact import names_in, reaches
 from twostroke.weights.hub.here import at_hand
 from twostroke.weights.hub.names import hub_id_of
-from twostroke.weights.hub.place import HubPlace, names_in, token_for
+from twostroke.weights.hub.place import HubPlace, token_for
 from twostroke.weights.hub.problems import status_of, translate
 from twostroke.weights.hub.progress import Meter, Progress
 from twostroke.weights.hub.reference import reference_of
@@ -144,29 +145,26 @@ def resolve_config(
     if meant is None or meant.wanted:
         found = resolve_model(name_or_path, revision, offline, cache_dir, endpoint).path
         return found if found.is_file() else found / "config.json"
-    from huggingface_hub import constants, hf_hub_download
+    from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
-    folder = cache_dir or Path(constants.HF_HUB_CACHE)
-    name_or_path, revision = meant.repo_id, revision or meant.revision
-    if offline:
-        place = at_hand(HubPlace(name_or_path, revision, offline, folder, endpoint, None), None)
-        name_or_path, revision = place.repo_id, place.revision
+    place = HubPlace(meant.repo_id, revision or meant.revision, offline, cache_dir, endpoint, token_for(endpoint, None))
+    place = at_hand(place, None) if offline else place
     say_once()
     try:
         path = hf_hub_download(
-            name_or_path,
+            place.repo_id,
             "config.json",
-            revision=revision,
-            cache_dir=folder,
+            revision=place.revision,
+            cache_dir=place.cache,
             endpoint=endpoint,
-            token=token_for(endpoint, None),
-            local_files_only=offline,
+            token=place.token,
+            local_files_only=offline or not reaches(place, "config.json"),
         )
     except Exception as error:
         if isinstance(error, EntryNotFoundError) and status_of(error) == 404:
-            raise _no_config(name_or_path) from error
-        raise translate(error, name_or_path, revision, offline, folder) from error
+            raise _no_config(place.repo_id) from error
+        raise translate(error, place.repo_id, place.revision, offline, place.cache) from error
     return Path(path)
 
 
@@ -300,16 +298,14 @@ def _download(place: HubPlace, weights: tuple[str, ...], settings: tuple[str, ..
 
     meter = Meter(progress, place.repo_id)
     try:
-        if not place.offline:
-            hub = resume.Hub(place.endpoint, place.token, place.cache)
-            resume.prefetch(hub, place.repo_id, place.revision, weights, UNWANTED, meter)
+        reached = not place.offline and resume.prefetch(place, weights, UNWANTED, meter)
         path = snapshot_download(
             place.repo_id,
             revision=place.revision,
             cache_dir=place.cache,
             endpoint=place.endpoint,
             token=place.token,
-            local_files_only=place.offline,
+            local_files_only=not reached,
             allow_patterns=[*weights, *settings],
             ignore_patterns=list(UNWANTED),
             max_workers=4,

@@ -13,9 +13,10 @@ from msgspec import Struct
 from twostroke.types.errors import ModelError, ModelNotFound
 from twostroke.weights.gguf.file_names import parts_of, whole_models
 from twostroke.weights.hub import resume
+from twostroke.weights.hub.contact import ask
 from twostroke.weights.hub.hub import SETTINGS, UNWANTED, WEIGHTS, meant_file
 from twostroke.weights.hub.place import HubPlace, token_for
-from twostroke.weights.hub.problems import status_of, translate
+from twostroke.weights.hub.problems import is_transport_error, status_of, translate
 from twostroke.weights.hub.reference import Reference
 from twostroke.weights.hub.retries import say_once
 
@@ -69,7 +70,7 @@ def offer_of(
     say_once()
     place = HubPlace(meant.repo_id, revision, False, cache_dir, endpoint, token_for(endpoint, token))
     try:
-        info = _info(place)
+        info = ask(place, sizes=True)
         offer = _offer(meant, place, info)
         if offer.gated:
             _require_access(offer)
@@ -86,14 +87,7 @@ def _is_silent(error: Exception) -> bool:
     """Returns whether the hub did not answer at all, or only with a failure of its own. The client raises OSError where
     there is no network."""
     status = status_of(error)
-    return resume.is_transport_error(error) or (isinstance(error, OSError) if status is None else status >= 500)
-
-
-def _info(place: HubPlace) -> ModelInfo:
-    from huggingface_hub import HfApi
-
-    api = HfApi(endpoint=place.endpoint, token=place.token)
-    return api.model_info(place.repo_id, revision=place.revision, files_metadata=True)
+    return is_transport_error(error) or (isinstance(error, OSError) if status is None else status >= 500)
 
 
 def _offer(meant: Reference, place: HubPlace, info: ModelInfo) -> Offer:

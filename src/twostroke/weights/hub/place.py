@@ -1,15 +1,10 @@
-"""A repository of a hub: how to reach it, and the names of its files."""
+"""A repository of a hub, and how to reach it."""
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 from msgspec import Struct
-
-from twostroke.types.errors import ModelError
-from twostroke.weights.gguf.file_names import ENDING
-from twostroke.weights.hub.problems import nearest, not_there, status_of, translate
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 
@@ -42,34 +37,3 @@ class HubPlace(Struct, frozen=True):
     def folder(self) -> Path:
         """The folder of this repository in the cache."""
         return self.cache / ("models--" + self.repo_id.replace("/", "--"))
-
-
-def names_in(place: HubPlace) -> list[str]:
-    """Returns all files of a repository; offline, or where the hub does not answer, the files that are on this machine.
-    """
-    from huggingface_hub import HfApi
-
-    if place.offline:
-        return names_here(place)
-    try:
-        api = HfApi(endpoint=place.endpoint, token=place.token)
-        return api.list_repo_files(place.repo_id, revision=place.revision)
-    except Exception as error:
-        status = status_of(error)
-        if status is None or status >= 500:
-            with contextlib.suppress(ModelError):
-                return names_here(place)
-        raise translate(error, place.repo_id, place.revision, place.offline, place.cache) from error
-
-
-def names_here(place: HubPlace) -> list[str]:
-    """Returns the files of the snapshot in the cache. Raises ModelNotFound where there is none."""
-    folder = place.cache / ("models--" + place.repo_id.replace("/", "--"))
-    named = folder / "refs" / (place.revision or "main")
-    commit = named.read_text().strip() if named.is_file() else place.revision or ""
-    snapshot = folder / "snapshots" / commit
-    if not commit or not snapshot.is_dir():
-        raise not_there(
-            f"{place.repo_id} is not on this machine.", place.offline, "", nearest(place.repo_id, place.cache)
-        )
-    return [str(path.relative_to(snapshot)) for path in snapshot.rglob("*") if path.suffix.lower() == ENDING]

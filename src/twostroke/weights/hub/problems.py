@@ -6,17 +6,9 @@ from __future__ import annotations
 import difflib
 import errno
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from twostroke.types.errors import ModelError, ModelNotFound
-from twostroke.types.lazy_module import LazyModule
 from twostroke.weights.store.table import rows
-
-if TYPE_CHECKING:
-    from twostroke.weights.hub import resume
-else:  # only downloads need it
-    resume = LazyModule("twostroke.weights.hub.resume")
-
 
 _FILES = "EACCES EPERM EROFS EIO ENOENT ENOTDIR EISDIR EEXIST ENAMETOOLONG ELOOP EMFILE ENFILE EFBIG ESTALE"
 _OF_FILES = frozenset(getattr(errno, name) for name in _FILES.split())
@@ -67,20 +59,31 @@ def translate(error: Exception, repo_id: str, revision: str | None, offline: boo
             why=f"{error.strerror}. What has come so far is kept.",
             fix="Give this user leave to write there, or set HF_HOME to another folder, and start again.",
         )
-    if resume.is_transport_error(error) and type(error).__name__ in _NEVER_REACHED:
+    if is_unreachable(error):
         return ModelError(
             f"{repo_id} could not be downloaded.",
             why=f"The hub cannot be reached: {str(error)[:200] or 'no answer'}. What has come so far is kept.",
             fix=nearest(repo_id, cache)
             or "Check the network, then start again. `twostroke list` shows the models that are here.",
         )
-    if status_of(error) is not None or resume.is_transport_error(error):
+    if status_of(error) is not None or is_transport_error(error):
         return ModelError(
             f"The download of {repo_id} was interrupted.",
             why=f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else 'no answer'}.",
             fix="Start again: it goes on where it stopped.",
         )
     raise error
+
+
+def is_transport_error(error: BaseException) -> bool:
+    """Returns whether the HTTP client of huggingface_hub (httpx, later httpx2) lost its connection."""
+    return type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2")
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Returns whether there was no connection at all: the name is not known, the connection was refused, or nothing
+    answered."""
+    return is_transport_error(error) and type(error).__name__ in _NEVER_REACHED
 
 
 def not_there(what: str, offline: bool, reason: str, near: str) -> ModelNotFound:

@@ -16,6 +16,7 @@ from twostroke.types.errors import CorruptModel
 from twostroke.weights.gguf.container import parse_header
 from twostroke.weights.gguf.header import MAX_HEADER_BYTES, HeaderReader
 from twostroke.weights.gguf.naming import ROTATION_DIVISORS
+from twostroke.weights.hub.contact import CONTACT_S
 from twostroke.weights.hub.offer import Offer
 from twostroke.weights.hub.place import HubPlace
 
@@ -81,7 +82,7 @@ def _fetch_range(url: str, place: HubPlace, first_byte: int, num_bytes: int) -> 
         "Accept-Encoding": "identity",
         "Range": f"bytes={first_byte}-{first_byte + num_bytes - 1}",
     }
-    with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
+    with get_session().stream("GET", url, headers=headers, follow_redirects=True, timeout=CONTACT_S) as response:
         hf_raise_for_status(response)
         skipped = 0 if _begins_at(response, first_byte) else first_byte
         if skipped > MAX_HEADER_BYTES:

@@ -17,7 +17,6 @@ import hashlib
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,13 +25,15 @@ from typing import Any
 
 from twostroke.system import here
 from twostroke.types.errors import ModelError
+from twostroke.weights.hub.contact import ask, names_of
+from twostroke.weights.hub.place import HubPlace
+from twostroke.weights.hub.problems import is_transport_error, is_unreachable
 from twostroke.weights.hub.progress import Meter
+from twostroke.weights.hub.retries import Notice, RetryWaits
 
 PARTIAL_SUFFIX = ".twostroke-partial"
-ATTEMPTS = 4
-"""The number of times in a row that a connection may break without bringing a byte."""
-
-RETRY_DELAY_S = 1.0
+SILENCE_S = 10.0
+"""The longest time in seconds without a byte before a connection counts as lost."""
 STREAMS = 4
 CONTENT_ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -47,77 +48,60 @@ class RemoteFile:
     num_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Hub:
-    """The server and the account. token: False sends none. cache: the folder of all models."""
-
-    endpoint: str | None
-    token: str | bool | None
-    cache: Path
-
-
-def prefetch(
-    hub: Hub, repo_id: str, revision: str | None, wanted: Sequence[str], unwanted: Sequence[str], meter: Meter
-) -> None:
-    """Brings the weight files of a revision into the hub's cache; each continues where an earlier run stopped.
+def prefetch(place: HubPlace, wanted: Sequence[str], unwanted: Sequence[str], meter: Meter) -> bool:
+    """Brings the weight files of a revision into the hub's cache; each continues where an earlier run stopped. Returns
+    False where the hub cannot be reached: only files that are on this machine can be used then.
 
     Raises ModelError (no room, damaged on the way) and the HTTP client's transport errors. Where the hub cannot even
     list the files, the function does nothing: snapshot_download will report the reason.
     """
-    folder = hub.cache / ("models--" + repo_id.replace("/", "--"))
-    files = [file for file in _missing_files(hub, repo_id, revision, folder, wanted, unwanted) if file is not None]
+    try:
+        files = _missing_files(place, wanted, unwanted)
+    except Exception as error:
+        if is_unreachable(error):
+            return False
+        if not _is_of_hub(error):
+            raise
+        files = []
     if not files:
-        return
-    blobs = folder / "blobs"
+        return True
+    blobs = place.folder / "blobs"
     blobs.mkdir(parents=True, exist_ok=True)
-    _require_room(repo_id, blobs, files)
+    _require_room(place.repo_id, blobs, files)
     for file in files:
         meter.expect(file.num_bytes)
+    notice = Notice()
     with ThreadPoolExecutor(STREAMS) as pool:
-        for finished in [pool.submit(_fetch, hub, file, blobs, meter) for file in files]:
+        for finished in [pool.submit(_fetch, place.token, file, blobs, meter, notice) for file in files]:
             finished.result()
+    return True
 
 
-def is_transport_error(error: BaseException) -> bool:
-    """Returns whether the HTTP client of huggingface_hub (httpx, later httpx2) lost its connection."""
-    return type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2")
-
-
-def _may_pass(error: Exception) -> bool:
-    """Returns whether another attempt makes sense: after a lost connection, or with a busy or failing server."""
-    status = getattr(getattr(error, "response", None), "status_code", 0)
-    return is_transport_error(error) or status == 429 or status >= 500
-
-
-def _missing_files(
-    hub: Hub, repo_id: str, revision: str | None, folder: Path, wanted: Sequence[str], unwanted: Sequence[str]
-) -> list[RemoteFile]:
-    from huggingface_hub import HfApi
+def _is_of_hub(error: Exception) -> bool:
+    """Returns whether the hub, its client or the connection raised this error."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+
+    known = (HfHubHTTPError, HFValidationError, OfflineModeIsEnabled, OSError)
+    return isinstance(error, known) or is_transport_error(error)
+
+
+def _missing_files(place: HubPlace, wanted: Sequence[str], unwanted: Sequence[str]) -> list[RemoteFile]:
     from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
-    try:
-        info = HfApi(endpoint=hub.endpoint, token=hub.token).model_info(repo_id, revision=revision)
-        names = [sibling.rfilename for sibling in info.siblings or []]
-        chosen = filter_repo_objects(names, allow_patterns=list(wanted), ignore_patterns=list(unwanted))
-        snapshot = folder / "snapshots" / str(info.sha)
-        absent = [name for name in chosen if not (snapshot / name).exists()]
-        described = (_describe(hub, repo_id, name, str(info.sha)) for name in absent)
-        found = {file.etag: file for file in described if file is not None}
-        return [file for file in found.values() if not (folder / "blobs" / file.etag).exists()]
-    except (HfHubHTTPError, HFValidationError, OfflineModeIsEnabled, OSError):
-        return []
-    except Exception as error:
-        if is_transport_error(error):
-            return []
-        raise
+    info, folder = ask(place), place.folder
+    chosen = filter_repo_objects(names_of(info), allow_patterns=list(wanted), ignore_patterns=list(unwanted))
+    snapshot = folder / "snapshots" / str(info.sha)
+    absent = [name for name in chosen if not (snapshot / name).exists()]
+    described = (_describe(place, name, str(info.sha)) for name in absent)
+    found = {file.etag: file for file in described if file is not None}
+    return [file for file in found.values() if not (folder / "blobs" / file.etag).exists()]
 
 
-def _describe(hub: Hub, repo_id: str, name: str, commit: str) -> RemoteFile | None:
+def _describe(place: HubPlace, name: str, commit: str) -> RemoteFile | None:
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
-    url = hf_hub_url(repo_id, name, revision=commit, endpoint=hub.endpoint)
-    metadata = get_hf_file_metadata(url, token=hub.token, endpoint=hub.endpoint)
+    url = hf_hub_url(place.repo_id, name, revision=commit, endpoint=place.endpoint)
+    metadata = get_hf_file_metadata(url, token=place.token, endpoint=place.endpoint)
     if metadata.etag is None or metadata.size is None or not CONTENT_ETAG.fullmatch(metadata.etag):
         return None
     return RemoteFile(name, url, metadata.etag, metadata.size)
@@ -134,7 +118,7 @@ def _require_room(repo_id: str, blobs: Path, files: list[RemoteFile]) -> None:
         )
 
 
-def _fetch(hub: Hub, file: RemoteFile, blobs: Path, meter: Meter) -> None:
+def _fetch(token: str | bool | None, file: RemoteFile, blobs: Path, meter: Meter, notice: Notice) -> None:
     with _locked_partial(blobs / (file.etag + PARTIAL_SUFFIX)) as partial:
         if partial is None:
             meter.expect(-file.num_bytes)
@@ -143,21 +127,21 @@ def _fetch(hub: Hub, file: RemoteFile, blobs: Path, meter: Meter) -> None:
             os.unlink(blobs / (file.etag + PARTIAL_SUFFIX))
             meter.add(file.num_bytes)
             return
-        done_bytes = os.fstat(partial).st_size
+        done_bytes, waits = os.fstat(partial).st_size, RetryWaits(notice)
         meter.add(min(done_bytes, file.num_bytes))
-        attempts = ATTEMPTS
         while done_bytes < file.num_bytes:
-            before = done_bytes
+            failure: Exception | None = None
             try:
-                _stream(hub, file, partial, done_bytes, meter)
+                _stream(token, file, partial, done_bytes, meter)
             except Exception as error:
-                attempts -= 1
-                if not _may_pass(error) or attempts <= 0:
-                    raise
-                time.sleep(RETRY_DELAY_S)
-            done_bytes = os.fstat(partial).st_size
+                failure = error
+            before, done_bytes = done_bytes, os.fstat(partial).st_size
             if done_bytes > before:
-                attempts = ATTEMPTS
+                waits.renew()
+            if failure is not None:
+                waits.wait(failure)
+            elif done_bytes == before:
+                raise _damaged(file, "Fewer bytes came than the hub announced.")
         _check(partial, file, blobs)
         os.replace(blobs / (file.etag + PARTIAL_SUFFIX), blobs / file.etag)
 
@@ -178,14 +162,14 @@ def _locked_partial(path: Path) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _stream(hub: Hub, file: RemoteFile, partial: int, first_byte: int, meter: Meter) -> None:
+def _stream(token: str | bool | None, file: RemoteFile, partial: int, first_byte: int, meter: Meter) -> None:
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status  # type: ignore[attr-defined]
 
-    headers = build_hf_headers(token=hub.token) | {"Accept-Encoding": "identity"}
+    headers = build_hf_headers(token=token) | {"Accept-Encoding": "identity"}
     if first_byte:
         headers["Range"] = f"bytes={first_byte}-"
     # The client itself drops the authorization header when a redirect leads to another host.
-    with get_session().stream("GET", file.url, headers=headers, follow_redirects=True) as response:
+    with get_session().stream("GET", file.url, headers=headers, follow_redirects=True, timeout=SILENCE_S) as response:
         hf_raise_for_status(response)
         offset = first_byte if _continues(response, first_byte) else 0
         if offset != first_byte:

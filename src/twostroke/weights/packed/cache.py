@@ -13,7 +13,8 @@ cases.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from msgspec import Struct
 
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import FormatChoice
-from twostroke.ops.program.values import Weight
+from twostroke.ops.program.values import Vector, Weight
 from twostroke.types.spec.formats import WeightFormat
 from twostroke.types.user_path import is_there
 from twostroke.weights.checkpoint import Checkpoint
@@ -73,7 +74,21 @@ def cache_key(checkpoint: Checkpoint, model: Model, format_for: FormatChoice) ->
     formats = [(weight, format_for(weight)) for weight in model.program.weights]
     words = list(dict.fromkeys(f"{_role(weight)}={_words(chosen)}" for weight, chosen in formats))
     part = {"part": model.part} if model.part else {}
-    return {"fingerprint": fingerprint(checkpoint), "formats": " ".join(words), "layout": LAYOUT, **part}
+    numbers = _numbers(model.program.vectors)
+    key = {"fingerprint": fingerprint(checkpoint), "formats": " ".join(words), "layout": LAYOUT}
+    return key | part | ({"numbers": numbers} if numbers else {})
+
+
+def _numbers(vectors: Iterable[Vector]) -> str:
+    """Returns 16 hex digits of the numbers of vectors that follow from this program, and not from the checkpoint alone.
+    Examples are the slopes of ALiBi and the mean rotations of a bias (VectorForm.SHARED_BIAS). Returns "" where there
+    are none."""
+    found = [vector for vector in vectors if vector.numbers]
+    digest = hashlib.blake2b(digest_size=8)
+    for vector in found:
+        digest.update(f"{vector.key} {vector.form.name} {len(vector.numbers)} ".encode())
+        digest.update(array("d", vector.numbers).tobytes())
+    return digest.hexdigest() if found else ""
 
 
 def _words(chosen: WeightFormat) -> str:

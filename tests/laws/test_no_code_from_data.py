@@ -47,7 +47,7 @@ MAY_IMPORT = {  # each takes names from one table or one folder of its own
     "subprocess": {
         "backends/cpu/build.py", "backends/cuda/build.py", "lab/bench/busy.py", "lab/bench/peers/environment.py",
         "lab/bench/peers/session.py", "distributed/cluster/keeper.py", "distributed/cluster/model_process.py",
-        "distributed/ranks/processes.py", "text/grammar/guard.py", "images/decoder.py", "system/posix.py",
+        "distributed/ranks/processes.py", "text/grammar/guard.py", "images/decoding/decoder.py", "system/posix.py",
         "system/windows.py", "server/attached/pdf.py",
     },
 }  # fmt: skip

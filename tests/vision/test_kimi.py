@@ -13,8 +13,8 @@ from tests import kept
 from tests.vision.folders import picture, write_family
 from tests.vision.towers import found_encoder, open_encoder, tile_of
 from twostroke.backends.cpu import available_levels
-from twostroke.images.families import read_processor, read_settings
-from twostroke.images.kimi import KimiProcessor
+from twostroke.images.families.kimi import KimiProcessor
+from twostroke.images.families.registry import read_processor, read_settings
 from twostroke.images.processor import Tiling
 from twostroke.types.errors import ModelError
 from twostroke.types.images import Patching

@@ -13,9 +13,9 @@ from tests import kept
 from tests.vision.folders import picture, png, write_family
 from tests.vision.test_tiles import settings_of
 from tests.vision.towers import found_encoder
-from twostroke.images.decoder import ImageDecoder, ImageLimits
-from twostroke.images.families import read_processor
-from twostroke.images.llama4 import Llama4Processor
+from twostroke.images.decoding.decoder import ImageDecoder, ImageLimits
+from twostroke.images.families.llama4 import Llama4Processor
+from twostroke.images.families.registry import read_processor
 from twostroke.images.processor import Cut, Tiling
 from twostroke.types.errors import ModelError
 from twostroke.types.images import Patching

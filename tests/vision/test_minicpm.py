@@ -21,8 +21,8 @@ from tests.vision.test_input import OPTIONS, chat, part, text, url_of
 from tests.vision.towers import found_encoder
 from twostroke import LLM
 from twostroke.cli.main import main
-from twostroke.images import minicpm_v
-from twostroke.images.families import read_processor, read_settings
+from twostroke.images.families import minicpm_v
+from twostroke.images.families.registry import read_processor, read_settings
 from twostroke.models.common.sight import Between
 from twostroke.runner.patch_layout import taps
 from twostroke.runner.text_places import _spread, places_of

@@ -18,9 +18,9 @@ from twostroke.backends.cpu import available_levels
 from twostroke.cost import encode_pieces
 from twostroke.cost.encode_cost import EncodeCost, PartCosts
 from twostroke.cost.encode_pieces import EncodePiece
-from twostroke.images.decoder import ImageDecoder, ImageLimits
+from twostroke.images.decoding.decoder import ImageDecoder, ImageLimits
 from twostroke.images.eyes import Eyes
-from twostroke.images.families import read_processor, read_settings
+from twostroke.images.families.registry import read_processor, read_settings
 from twostroke.images.parts import AskedImage
 from twostroke.runner import image_encoder
 from twostroke.runner.patch_layout import PatchLayout

@@ -17,9 +17,9 @@ import pytest
 from PIL import Image
 
 from tests.vision.folders import SIDE, picture, processed, processor_settings
-from twostroke.images.decoder import ImageDecoder, ImageLimits
-from twostroke.images.families import read_processor, read_settings
-from twostroke.images.idefics3 import read
+from twostroke.images.decoding.decoder import ImageDecoder, ImageLimits
+from twostroke.images.families.idefics3 import read
+from twostroke.images.families.registry import read_processor, read_settings
 from twostroke.images.parts import bmp_of
 from twostroke.images.processor import Cut, Tiling
 from twostroke.types.errors import InvalidRequest, ModelError

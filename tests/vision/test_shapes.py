@@ -8,8 +8,8 @@ import pytest
 
 from tests.vision.folders import FAMILIES, smolvlm, write_family
 from tests.vision.towers import found_encoder
-from twostroke.images.decoder import ImageLimits
-from twostroke.images.families import read_processor, read_settings
+from twostroke.images.decoding.decoder import ImageLimits
+from twostroke.images.families.registry import read_processor, read_settings
 from twostroke.types.errors import InvalidRequest
 
 MOST = ImageLimits().pixels

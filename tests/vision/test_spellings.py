@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests.vision.folders import picture, png
 from twostroke.images.data_url import bytes_of_base64, bytes_of_url
-from twostroke.images.decoder import ImageDecoder, ImageLimits, format_of
+from twostroke.images.decoding.decoder import ImageDecoder, ImageLimits, format_of
 from twostroke.images.parts import image_of
 from twostroke.types.errors import InvalidRequest
 

@@ -14,7 +14,7 @@ import pytest
 from tests import kept
 from tests.vision.folders import write_family
 from tests.vision.towers import found_encoder
-from twostroke.images.families import read_processor
+from twostroke.images.families.registry import read_processor
 from twostroke.images.processor import Tiling
 from twostroke.images.tiles import nearest_grid
 from twostroke.models.common.sight import Between

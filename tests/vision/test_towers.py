@@ -14,10 +14,10 @@ from tests.vision.family import Family
 from tests.vision.folders import FAMILIES, SIDE, picture, png, processor_settings
 from tests.vision.towers import found_encoder, open_encoder, tile_of
 from twostroke.backends.cpu import available_levels
-from twostroke.images.decoder import ImageDecoder, ImageLimits
+from twostroke.images.decoding.decoder import ImageDecoder, ImageLimits
 from twostroke.images.eyes import Eyes
-from twostroke.images.families import read_processor, read_settings
-from twostroke.images.idefics3 import read
+from twostroke.images.families.idefics3 import read
+from twostroke.images.families.registry import read_processor, read_settings
 from twostroke.images.parts import AskedImage
 from twostroke.images.processor import Processor, Tiling
 from twostroke.runner.patch_layout import PatchLayout

@@ -26,9 +26,9 @@ from twostroke.backends.cpu import NativePacker
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.memory import EncoderBytes, MemoryNeeds
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.images.decoder import ImageDecoder, ImageLimits, has_pillow
+from twostroke.images.decoding.decoder import ImageDecoder, ImageLimits, has_pillow
 from twostroke.images.eyes import Eyes
-from twostroke.images.families import read_processor
+from twostroke.images.families.registry import read_processor
 from twostroke.images.processor import Processor
 from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, AllowedHosts, FetchesImages
 from twostroke.models.common.encoders import SightEncoder, read_encoder

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from twostroke.assembly.settings.engine_settings import ImageSettings
 from twostroke.assembly.settings.resolver import Resolver
-from twostroke.images.families import read_settings
+from twostroke.images.families.registry import read_settings
 from twostroke.ops.program.model import Model
 from twostroke.text.tokenizer_file import tokenizer_members
 from twostroke.types.errors import CorruptModel, ModelNotFound

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from msgspec import Struct, structs
 
 from twostroke.images.canvases import with_ends
-from twostroke.images.decoder import ImageDecoder
+from twostroke.images.decoding.decoder import ImageDecoder
 from twostroke.images.parts import AskedImage, ImageName, image_of
 from twostroke.images.processor import Cut, Processor
 from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, FetchesImages

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.decoder import Step
+from twostroke.images.decoding.decoder import Step
 from twostroke.images.processor import HALF, LANCZOS, Colors, Cut, OfColors, Tiling, read_colors, too_narrow
 from twostroke.images.tiles import squares
 from twostroke.types.spec.fields import Fields

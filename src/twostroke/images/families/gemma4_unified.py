@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from twostroke.images.gemma4 import PLAIN, Gemma4Processor
+from twostroke.images.families.gemma4 import PLAIN, Gemma4Processor
 from twostroke.images.processor import BICUBIC, MULTIPLES, Tiling, read_resizing
 from twostroke.types.spec.fields import Fields
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.decoder import Step
+from twostroke.images.decoding.decoder import Step
 from twostroke.images.processor import (
     BICUBIC,
     HALF,

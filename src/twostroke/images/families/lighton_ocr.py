@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from twostroke.images import pixtral
+from twostroke.images.families import pixtral
+from twostroke.images.families.qwen_vl import IMAGE
 from twostroke.images.processor import Tiling
-from twostroke.images.qwen_vl import IMAGE
 from twostroke.types.spec.fields import Fields
 
 

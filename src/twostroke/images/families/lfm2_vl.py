@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from twostroke.images.families.qwen_vl import smart_size
 from twostroke.images.processor import (
     BILINEAR,
     HALF,
@@ -19,7 +20,6 @@ from twostroke.images.processor import (
     require_tower,
     too_narrow,
 )
-from twostroke.images.qwen_vl import smart_size
 from twostroke.images.tiles import nearest_grid, with_squares
 from twostroke.types.images import Patching
 from twostroke.types.spec.fields import Fields

@@ -19,7 +19,7 @@ NAMES = (
     *("gemma3", "gemma4", "gemma4_unified", "glm4v", "idefics3", "internvl", "kimi", "lfm2_vl", "lighton_ocr"),
     *("llama4", "llava", "llava_next", "minicpm_v", "paddleocr_vl", "pixtral", "qwen_vl"),
 )
-FAMILIES = {name: LazyModule(f"twostroke.images.{name}") for name in NAMES}
+FAMILIES = {name: LazyModule(f"twostroke.images.families.{name}") for name in NAMES}
 UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_axis")
 """Settings that would change pixels and are not implemented; files that use them are refused."""
 READ_BY = {"do_center_crop": ("llava", "llava_next")}

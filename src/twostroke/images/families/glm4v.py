@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from twostroke.images.families.qwen_vl import Lift, QwenProcessor, read_bounded
 from twostroke.images.processor import Tiling
-from twostroke.images.qwen_vl import Lift, QwenProcessor, read_bounded
 from twostroke.types.spec.fields import Fields
 
 IMAGE = "<|image|>"

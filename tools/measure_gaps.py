@@ -33,8 +33,9 @@ from msgspec import Struct, structs
 from PIL import Image
 from tests.serve.harness import Live, serving
 from tests.vision import folders
-from tests.vision.families import FAMILIES, qwen_ids
-from tests.vision.family import TEXT
+from tests.vision.families.family import TEXT
+from tests.vision.families.qwen import qwen_ids
+from tests.vision.families.registry import FAMILIES
 from tests.vision.test_input import part, text, url_of
 from tools.measure_encoder import SQUARE, even, siglip
 

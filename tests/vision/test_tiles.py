@@ -160,7 +160,7 @@ def test_the_judge_of_lfm2_sorts_grids_alike() -> None:
     sizes = np.random.default_rng(5).integers(1, 4000, (200, 2)).tolist()
 
     def ask() -> np.ndarray:
-        from tests.vision.lfm2_family import judges
+        from tests.vision.families.lfm2 import judges
 
         judge = judges.Lfm2VlImageProcessor._get_grid_layout
         own = object.__new__(judges.Lfm2VlImageProcessor)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from tests.vision.family import Family
+from tests.vision.families.family import Family
 from tests.vision.folders import FAMILIES, SIDE, picture, png, processor_settings
 from tests.vision.towers import found_encoder, open_encoder, tile_of
 from twostroke.backends.cpu import available_levels
@@ -82,7 +82,7 @@ FLAT = 50
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    from tests.vision import families
+    from tests.vision.families import registry as families
 
     made = Opened(families.FAMILIES[request.param], tmp_path_factory.mktemp(request.param))
     yield made

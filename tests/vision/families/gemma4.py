@@ -1,4 +1,4 @@
-"""Further families of models that see images, as tiny folders: Gemma 4 and InternVL."""
+"""Gemma 4 as tiny folders, with a tower and without one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ import transformers
 from PIL import Image
 from transformers.models.gemma4 import image_processing_pil_gemma4
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
-from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 
-from tests.vision.family import TEXT, Family, Given, library
-from tests.vision.kimi_family import KIMI
-from tests.vision.lfm2_family import LFM2_VL
-from tests.vision.llama4_family import LLAMA4, LLAMA4_USUAL
-from tests.vision.llava_families import LLAVA
-from tests.vision.minicpm_families import MINICPM
+from tests.vision.families.family import TEXT, Family, Given, library
 
 GEMMA4_MARKS = ("<|image|>", "<|end|>", "<|start|>", "<|image>", "<image|>", "<|V|>", "<|a|>", "<|a>", "<a|>")
 GEMMA4_SETTINGS: Given = {
@@ -182,65 +176,4 @@ def _gemma4(name: str, judge: Callable[[], torch.nn.Module], **more: Any) -> Fam
     )
 
 
-INTERNVL_MARKS = ("<IMG_CONTEXT>", "<|end|>", "<|start|>", "<img>", "</img>", "<video>")
-INTERNVL_SETTINGS: Given = {
-    **{"size": {"height": 32, "width": 32}, "crop_to_patches": True, "max_patches": 5},
-    **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7]},
-}
-
-
-def internvl(**tower: Any) -> torch.nn.Module:
-    """The tower has layer norms, and products of q, k and v with biases."""
-    config = transformers.InternVLConfig(
-        text_config={**TEXT, "model_type": "qwen2", "sliding_window": None},
-        vision_config={
-            **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2},
-            **{"image_size": [32, 32], "patch_size": [8, 8], "attention_bias": True, **tower},
-        },
-        image_token_id=library(INTERNVL_MARKS).token_to_id(INTERNVL_MARKS[0]),
-        image_seq_length=4,
-        tie_word_embeddings=False,
-    )
-    config.architectures = ["InternVLForConditionalGeneration"]
-    return transformers.InternVLForConditionalGeneration(config)
-
-
-def internvl_large() -> torch.nn.Module:
-    """As in the tower with 6B parameters, there are RMS norms, also of the whole of q and of k."""
-    return internvl(norm_type="rms_norm", use_qk_norm=True, attention_bias=False)
-
-
-def internvl_processed(images: Sequence[Image.Image], settings: Given) -> Given:
-    """All tiles of all images. The number of tiles of each image comes with them, for texts alone."""
-    found = GotOcr2ImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
-    return {name: found[name] for name in ("pixel_values", "num_patches")}
-
-
-def internvl_texts(given: Given) -> list[str]:
-    """Four placeholders for each tile."""
-    return [f"<img>{INTERNVL_MARKS[0] * 4 * int(count)}</img>" for count in given["num_patches"]]
-
-
-def _internvl(name: str, judge: Callable[[], torch.nn.Module]) -> Family:
-    process, texts = internvl_processed, internvl_texts
-    return Family(
-        *(name, judge, INTERNVL_MARKS, INTERNVL_MARKS[0], INTERNVL_SETTINGS, process, texts),
-        pixels=lambda given: given["pixel_values"].split(1),
-        unread=("num_patches",),
-    )
-
-
-LATER = (
-    _gemma4("gemma4", gemma4, pool=""),
-    _gemma4("gemma4-small", gemma4_small),
-    GEMMA4_UNIFIED,
-    _internvl("internvl", internvl),
-    _internvl("internvl-large", internvl_large),
-    LFM2_VL,
-    *LLAVA,
-    *MINICPM,
-    *LLAMA4,
-    *KIMI,
-)
-WRITTEN_ALONE = (LLAMA4_USUAL,)
-"""Families whose folders are written, and which are not in LATER."""
+GEMMA4 = (_gemma4("gemma4", gemma4, pool=""), _gemma4("gemma4-small", gemma4_small), GEMMA4_UNIFIED)

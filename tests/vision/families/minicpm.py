@@ -14,7 +14,7 @@ from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import Min
 from transformers.models.minicpmv4_6.processing_minicpmv4_6 import MiniCPMV4_6Processor
 
 from tests.vision.by_pillow import ByPillow, judge_module, pixels_of
-from tests.vision.family import TEXT, Family, Given, library
+from tests.vision.families.family import TEXT, Family, Given, library
 
 ocr: Any = judge_module("minicpm_ocr.image_processing_minicpm_ocr")
 

@@ -10,7 +10,7 @@ import transformers
 from PIL import Image
 
 from tests.vision.by_pillow import ByPillow, judge_module, pixels_of
-from tests.vision.family import TEXT, Family, Given, library
+from tests.vision.families.family import TEXT, Family, Given, library
 
 judges: Any = judge_module("lfm2_vl.image_processing_lfm2_vl")
 

@@ -14,7 +14,7 @@ from PIL import Image
 from transformers.image_utils import SizeDict
 
 from tests.vision.by_pillow import ByPillow, judge_module, pixels_of
-from tests.vision.family import TEXT, Family, Given, library
+from tests.vision.families.family import TEXT, Family, Given, library
 
 judges: Any = judge_module("llama4.image_processing_llama4")
 writers: Any = judge_module("llama4.processing_llama4")

@@ -14,7 +14,7 @@ from transformers.models.llava_next.image_processing_pil_llava_next import Llava
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
-from tests.vision.family import TEXT, Family, Given, library
+from tests.vision.families.family import TEXT, Family, Given, library
 
 MARKS = ("<image>", "<|end|>", "<|start|>")
 COLORS: Given = {"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7]}

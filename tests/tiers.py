@@ -89,7 +89,7 @@ KEPT_FILES = {
         "forms/library talk/ends talk/find talk/formats talk/held talk/laws_of_talk talk/speaker talk/switches "
         "talk/unseen chat_template cut_json detokenizer grammar history legal_ids schema stops token_bound tokenizer"
     ),
-    "tests/vision": "bad_images exactness families input pixels smolvlm",
+    "tests/vision": "files/bad_images files/pixels served/input exactness families smolvlm",
     "tests/weights": (
         "gguf/blocks gguf/container gguf/end_to_end gguf/families gguf/stored gguf/tokenizers quantized/formats "
         "quantized/golden store/names files_as_found generation hub load packed_cache safetensors"

@@ -36,7 +36,7 @@ from tests.vision import folders
 from tests.vision.families.family import TEXT
 from tests.vision.families.qwen import qwen_ids
 from tests.vision.families.registry import FAMILIES
-from tests.vision.test_input import part, text, url_of
+from tests.vision.served.test_input import part, text, url_of
 from tools.measure_encoder import SQUARE, even, siglip
 
 from twostroke.engine.scheduler.estimates.piece_times import PieceTimes

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests import kept
+from tests.vision.files.test_tiles import settings_of
 from tests.vision.folders import picture, png, write_family
-from tests.vision.test_tiles import settings_of
 from tests.vision.towers import found_encoder
 from twostroke.images.decoding.decoder import ImageDecoder, ImageLimits
 from twostroke.images.families.llama4 import Llama4Processor

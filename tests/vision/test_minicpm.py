@@ -16,8 +16,8 @@ from msgspec import structs
 
 from tests.serve.harness import Live, serving
 from tests.vision.folders import picture, png, user, write_family
+from tests.vision.served.test_input import OPTIONS, chat, part, text, url_of
 from tests.vision.test_exactness import bits, opened
-from tests.vision.test_input import OPTIONS, chat, part, text, url_of
 from tests.vision.towers import found_encoder
 from twostroke import LLM
 from twostroke.cli.main import main

@@ -12,8 +12,8 @@ import transformers
 from PIL import Image
 from transformers.image_utils import SizeDict
 
-from tests.vision.by_pillow import ByPillow, judge_module, pixels_of
 from tests.vision.families.family import TEXT, Family, Given, library, wide
+from tests.vision.files.by_pillow import ByPillow, judge_module, pixels_of
 from tests.weights.checkpoints import read_tensors, save
 
 judges: Any = judge_module("kimi_k25.image_processing_kimi_k25")

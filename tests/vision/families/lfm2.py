@@ -9,8 +9,8 @@ import torch
 import transformers
 from PIL import Image
 
-from tests.vision.by_pillow import ByPillow, judge_module, pixels_of
 from tests.vision.families.family import TEXT, Family, Given, library
+from tests.vision.files.by_pillow import ByPillow, judge_module, pixels_of
 
 judges: Any = judge_module("lfm2_vl.image_processing_lfm2_vl")
 

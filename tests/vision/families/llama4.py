@@ -13,8 +13,8 @@ import transformers
 from PIL import Image
 from transformers.image_utils import SizeDict
 
-from tests.vision.by_pillow import ByPillow, judge_module, pixels_of
 from tests.vision.families.family import TEXT, Family, Given, library
+from tests.vision.files.by_pillow import ByPillow, judge_module, pixels_of
 
 judges: Any = judge_module("llama4.image_processing_llama4")
 writers: Any = judge_module("llama4.processing_llama4")

@@ -13,8 +13,8 @@ from PIL import Image
 from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
 from transformers.models.minicpmv4_6.processing_minicpmv4_6 import MiniCPMV4_6Processor
 
-from tests.vision.by_pillow import ByPillow, judge_module, pixels_of
 from tests.vision.families.family import TEXT, Family, Given, library
+from tests.vision.files.by_pillow import ByPillow, judge_module, pixels_of
 
 ocr: Any = judge_module("minicpm_ocr.image_processing_minicpm_ocr")
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from tests.vision.costs import PartsCost, RowCost, encode_cost_of
 from tests.vision.folders import FAMILIES, picture, png, write_family
+from tests.vision.predicted.costs import PartsCost, RowCost, encode_cost_of
 from tests.vision.towers import found_encoder, open_encoder
 from twostroke.assembly.encoder_format import EncoderFormat
 from twostroke.backends.cpu import available_levels

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.vision.folders import picture, write_family
+from tests.vision.pieces.test_turns import prompt_of
 from tests.vision.test_exactness import bits, opened
-from tests.vision.test_turns import prompt_of
 from twostroke import LLM
 from twostroke.cost import span_pieces
 from twostroke.engine.scheduler.limits.limits import StepLoad

@@ -8,9 +8,9 @@ from math import inf
 
 import pytest
 
-from tests.vision.costs import PartsCost, RowCost, encode_cost_of
-from tests.vision.test_simulated_images import Noted, run
-from tests.vision.test_whole_spans import Together
+from tests.vision.pieces.test_whole_spans import Together
+from tests.vision.predicted.costs import PartsCost, RowCost, encode_cost_of
+from tests.vision.predicted.test_simulated_images import Noted, run
 from twostroke.cost.encode_pieces import LEAST_ROWS
 from twostroke.cost.span_pieces import SpanCost, SpanShare
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule

@@ -15,7 +15,7 @@ import pytest
 
 from tests.serve.harness import Live, serving
 from tests.vision.folders import picture, png, smolvlm
-from tests.vision.test_input import OPTIONS, chat, part, text, url_of
+from tests.vision.served.test_input import OPTIONS, chat, part, text, url_of
 from twostroke.assembly.settings.option_values import parse_image_hosts
 from twostroke.images.remote import fetch as fetching
 from twostroke.images.remote.allowed import AllowedHosts, is_public, place_of

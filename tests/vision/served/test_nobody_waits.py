@@ -15,9 +15,9 @@ from PIL import Image
 
 from tests.serve.harness import serving
 from tests.vision.folders import picture, png, smolvlm
+from tests.vision.pieces.test_turns import one_piece_a_step, prompt_of, watched
+from tests.vision.served.test_input import OPTIONS, chat, part, text, url_of
 from tests.vision.test_exactness import opened
-from tests.vision.test_input import OPTIONS, chat, part, text, url_of
-from tests.vision.test_turns import one_piece_a_step, prompt_of, watched
 from twostroke.images.eyes import Eyes, SeenImage
 from twostroke.images.parts import AskedImage
 from twostroke.runner.image_encoder import ImageEncoder

@@ -1,6 +1,6 @@
 """While a stream runs, a large image is encoded in pieces that are planned within the time that the gap rule leaves.
 
-A process of its own, with a lower priority, opens and resizes it: tests/vision/test_pieces.py.
+A process of its own, with a lower priority, opens and resizes it: tests/vision/pieces/test_pieces.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from tests.vision.folders import picture, write_family
+from tests.vision.pieces.test_turns import prompt_of, watched
 from tests.vision.test_exactness import opened
-from tests.vision.test_turns import prompt_of, watched
 from twostroke.cost.encode_pieces import LEAST_ROWS, EncodePiece
 from twostroke.engine.scheduler.limits import image_turns
 from twostroke.engine.scheduler.limits.gap_limiter import GapLimiter

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from msgspec import structs
 
 from tests.scheduler.fakes import LineCost
-from tests.vision.costs import PartsCost, RowCost, encode_cost_of
 from tests.vision.folders import smolvlm
+from tests.vision.predicted.costs import PartsCost, RowCost, encode_cost_of
 from twostroke.cli.main import main
 from twostroke.cost.encode_pieces import EncodePiece
 from twostroke.cost.span_pieces import SpanCost

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from tests.serve.harness import Live, serving
+from tests.vision.files.test_bad_images import saved
 from tests.vision.folders import picture, png, smolvlm, write_family
-from tests.vision.test_bad_images import saved
-from tests.vision.test_input import url_of
+from tests.vision.served.test_input import url_of
 from twostroke.server.build import build_server
 
 OPTIONS: dict[str, Any] = {"context": 1024, "kv_memory": "8MB", "threads": 1}

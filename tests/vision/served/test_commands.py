@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from tests.serve.harness import serving
 from tests.vision.folders import expected_text, picture, png, smolvlm, token_ids
+from tests.vision.served.test_input import OPTIONS, url_of
 from tests.vision.test_exactness import opened
-from tests.vision.test_input import OPTIONS, url_of
 from twostroke import LLM
 from twostroke.cli.chat import ChatText, Conversation
 from twostroke.cli.main import main

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.scheduler.fakes import LineCost
-from tests.vision.costs import PartsCost, RowCost, encode_cost_of
 from tests.vision.folders import expected_text, smolvlm, token_ids
+from tests.vision.predicted.costs import PartsCost, RowCost, encode_cost_of
 from tests.vision.test_exactness import opened
 from twostroke.assembly.settings.option_values import ENCODER_WEIGHTS
 from twostroke.cli.main import main

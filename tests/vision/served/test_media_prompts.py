@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.serve.harness import Live, serving
+from tests.vision.files.test_bad_images import BAD, FILE
 from tests.vision.folders import picture, png, smolvlm, write_family
-from tests.vision.test_bad_images import BAD, FILE
-from tests.vision.test_input import OPTIONS, chat, part, text, url_of
+from tests.vision.served.test_input import OPTIONS, chat, part, text, url_of
 from twostroke.server.build import build_server
 
 MARK = "<__media__>"

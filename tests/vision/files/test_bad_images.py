@@ -16,7 +16,7 @@ from PIL import Image
 
 from tests.serve.harness import Live, serving
 from tests.vision.folders import picture, png, smolvlm
-from tests.vision.test_input import OPTIONS, url_of
+from tests.vision.served.test_input import OPTIONS, url_of
 from twostroke.images.decoding.decoder import ImageDecoder, ImageLimits
 from twostroke.server.build import build_server
 from twostroke.types.errors import InvalidRequest

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from tests.vision.costs import RowCost, encode_cost_of
 from tests.vision.folders import write_family
-from tests.vision.test_simulated_images import ROW_S, run
+from tests.vision.predicted.costs import RowCost, encode_cost_of
+from tests.vision.predicted.test_simulated_images import ROW_S, run
 from twostroke.assembly.find import find_model
 from twostroke.assembly.settings import config
 from twostroke.assembly.settings.engine_settings import StepSettings

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.patience import PATIENCE_S
-from twostroke.assembly.replica import BuiltReplica, ReplicaEndpoint, build_replica
+from twostroke.assembly.processes.replica import BuiltReplica, ReplicaEndpoint, build_replica
 from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.fleet.fleet import ReplicaFleet

@@ -18,7 +18,7 @@ from tests.cluster.in_process import no_word
 from tests.fleet.world import request_of
 from tests.retrieval.folders import write_embedding, write_reranker
 from tests.serve.harness import Live, serving
-from twostroke.assembly.replica import ReplicaEndpoint, build_replica, why_not
+from twostroke.assembly.processes.replica import ReplicaEndpoint, build_replica, why_not
 from twostroke.assets import spark_path
 from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
 from twostroke.runner.folder import read_folder

@@ -14,7 +14,7 @@ from tests.models.families.stored import config_of
 from tests.serve.harness import serving
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.find import find_model
-from twostroke.assembly.replica import ReplicaEndpoint, build_replica
+from twostroke.assembly.processes.replica import ReplicaEndpoint, build_replica
 from twostroke.backends.cuda import library
 from twostroke.cli.shared.command import exit_code
 from twostroke.cost.shape import Segment

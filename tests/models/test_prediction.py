@@ -11,8 +11,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.speculate.predicted import add_layers
-from twostroke.assembly.ahead import AheadLayer
-from twostroke.assembly.prediction import find_prediction
+from twostroke.assembly.guessing.ahead import AheadLayer
+from twostroke.assembly.guessing.prediction import find_prediction
 from twostroke.models.common.prediction import read_prediction
 from twostroke.ops.quant.formats import F32
 from twostroke.ops.reference import ReferenceOps

@@ -21,7 +21,7 @@ from tests.vision.folders import picture, smolvlm, user, write_family
 from tests.vision.test_exactness import bits, opened
 from twostroke import LLM
 from twostroke.assembly.find import find_model
-from twostroke.assembly.ranks import RankPlaces, room_beside
+from twostroke.assembly.processes.ranks import RankPlaces, room_beside
 from twostroke.assembly.settings.engine_settings import ImageSettings
 from twostroke.assembly.settings.env import Machine, process_environment
 from twostroke.engine.core import STEP_FAULT

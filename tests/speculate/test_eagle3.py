@@ -14,7 +14,7 @@ from tests.speculate.test_mtp import KINDS, TEXTS
 from tests.speculate.test_real_engine import AllOfThem
 from tests.weights.checkpoints import save
 from twostroke import LLM
-from twostroke.assembly.eagle import find_eagle, with_places_kept
+from twostroke.assembly.guessing.eagle import find_eagle, with_places_kept
 from twostroke.assets import spark_path
 from twostroke.ops.quant.formats import F32
 from twostroke.ops.reference import ReferenceOps

@@ -11,8 +11,8 @@ import numpy as np
 from PIL import Image
 
 from tests.scheduler.fakes import LineCost
-from twostroke.assembly.encoder_format import EncoderFormat
-from twostroke.assembly.sight import encoder_sizes, read_table
+from twostroke.assembly.images.encoder_format import EncoderFormat
+from twostroke.assembly.images.sight import encoder_sizes, read_table
 from twostroke.backends.cpu import CpuOps
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from twostroke.assembly.guesses import DraftModel, GuessingModel
+from twostroke.assembly.guessing.guesses import DraftModel, GuessingModel
 from twostroke.assembly.optional import bank, lora_folder, shelf, with_adapters
 from twostroke.assembly.settings.engine_settings import AdapterSettings
 from twostroke.assembly.settings.resolver import Resolver

@@ -12,8 +12,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from twostroke.assembly.arithmetic import arithmetic_here
+from twostroke.assembly.images.sight_files import SightFiles
 from twostroke.assembly.settings.resolver import Resolved
-from twostroke.assembly.sight_files import SightFiles
 from twostroke.backends.cpu.library import library_path
 from twostroke.cost.disk_price import DiskPrice
 from twostroke.cost.shape import StepCost

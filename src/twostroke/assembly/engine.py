@@ -11,23 +11,24 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from twostroke.assembly import caches, ranks
+from twostroke.assembly import caches
 from twostroke.assembly import device as placing
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, own_pools, step_memory
 from twostroke.assembly.find import Found, find_model
 from twostroke.assembly.folders import texts_of
 from twostroke.assembly.grammars import GrammarsWhenAsked, Preparation, grammars_of
-from twostroke.assembly.guesses import (
+from twostroke.assembly.guessing.guesses import (
     DraftModel,
     build_draft,
     build_guesser,
     ways_of,
 )
+from twostroke.assembly.images.seeing import build_sight, tell_scheduler
 from twostroke.assembly.optional import advice, verdict
 from twostroke.assembly.optional_heads import ahead, disk, heads
 from twostroke.assembly.place import RunPlace
+from twostroke.assembly.processes import ranks
 from twostroke.assembly.seeds import SEEDS
-from twostroke.assembly.seeing import build_sight, tell_scheduler
 from twostroke.assembly.settings.config import step_rule
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.assembly.task import Texts, build_texts

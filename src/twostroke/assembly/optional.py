@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from twostroke.types.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from twostroke.assembly import rank_sight
+    from twostroke.assembly.images import rank_sight
     from twostroke.backends import cuda
     from twostroke.backends.cuda import health as cuda_health
     from twostroke.backends.cuda import limits as cuda_limits
@@ -43,7 +43,7 @@ else:
     kept_result = LazyModule("twostroke.quantize.driver.kept_result")
     frames = LazyModule("twostroke.distributed.ranks.frames")
     leader = LazyModule("twostroke.distributed.ranks.leader")
-    rank_sight = LazyModule("twostroke.assembly.rank_sight")
+    rank_sight = LazyModule("twostroke.assembly.images.rank_sight")
     processes = LazyModule("twostroke.distributed.ranks.processes")
     embedder = LazyModule("twostroke.runner.retrieval.embedder")
     reranker = LazyModule("twostroke.runner.retrieval.reranker")

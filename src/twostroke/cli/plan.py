@@ -188,7 +188,7 @@ def command(
     where not even one sequence fits.
     """
     with clear_errors(verbose):
-        from twostroke.assembly.encoder_format import AS_THE_MODEL, EncoderFormat
+        from twostroke.assembly.images.encoder_format import AS_THE_MODEL, EncoderFormat
         from twostroke.lab.planner.adapted import with_places
         from twostroke.lab.planner.ask import make_ask
         from twostroke.lab.planner.divided_plan import make_divided_plan

@@ -10,9 +10,9 @@ from typing import Any
 
 from twostroke import __version__
 from twostroke.assembly import folders as assemble_folders
+from twostroke.assembly.images.seeing import front_eyes
 from twostroke.assembly.machine.heap import keep_little, trim
 from twostroke.assembly.seeds import SEEDS
-from twostroke.assembly.seeing import front_eyes
 from twostroke.assembly.settings.config import resolve_overload, resolve_server
 from twostroke.assembly.settings.engine_settings import DiskSettings, ModelSettings
 from twostroke.assembly.settings.env import asked_by_environment, read_machine

@@ -13,7 +13,7 @@ from msgspec import structs
 from tests.vision.folders import FAMILIES, picture, png, write_family
 from tests.vision.predicted.costs import PartsCost, RowCost, encode_cost_of
 from tests.vision.towers import found_encoder, open_encoder
-from twostroke.assembly.encoder_format import EncoderFormat
+from twostroke.assembly.images.encoder_format import EncoderFormat
 from twostroke.backends.cpu import available_levels
 from twostroke.cost import encode_pieces
 from twostroke.cost.encode_cost import EncodeCost, PartCosts

@@ -116,7 +116,7 @@ def _images(
         raise ConfigError("--encoder-weights is not possible without --image.", fix="Leave it out.")
     if not texts:
         return None
-    from twostroke.assembly.encoder_format import AS_THE_MODEL, EncoderFormat
+    from twostroke.assembly.images.encoder_format import AS_THE_MODEL, EncoderFormat
     from twostroke.lab.planner.images import find_sight, with_images
     from twostroke.lab.sim.images import SimulatedImages
 

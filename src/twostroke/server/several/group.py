@@ -12,7 +12,7 @@ from msgspec import Struct
 from starlette.types import ASGIApp
 
 from twostroke import __version__
-from twostroke.assembly.planned import ModelTexts, PlannedProcess, plan_model, read_texts
+from twostroke.assembly.early.planned import ModelTexts, PlannedProcess, plan_model, read_texts
 from twostroke.assembly.seeds import SEEDS
 from twostroke.assembly.settings.config import resolve_overload, resolve_server
 from twostroke.assembly.settings.resolver import Resolved

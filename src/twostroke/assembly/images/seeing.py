@@ -23,7 +23,7 @@ from twostroke.weights.gguf.unfold import NAME_FILE
 from twostroke.weights.json_file import read_object
 
 if TYPE_CHECKING:
-    from twostroke.assembly.sight import SightPlan
+    from twostroke.assembly.images.sight import SightPlan
     from twostroke.images.eyes import Eyes
     from twostroke.runner.span_runner import ImageSteps
 

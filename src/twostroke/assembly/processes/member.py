@@ -14,8 +14,8 @@ from typing import Any
 from twostroke.assembly.caches import needs_of, step_memory
 from twostroke.assembly.calibrated_keys import with_calibrated_keys
 from twostroke.assembly.folders import compared_heads_folder, locate
-from twostroke.assembly.rank_sight import seeing_model
-from twostroke.assembly.ranks import over_sockets
+from twostroke.assembly.images.rank_sight import seeing_model
+from twostroke.assembly.processes.ranks import over_sockets
 from twostroke.assembly.settings.config import ModelFacts, resolve_engine
 from twostroke.assembly.settings.engine_settings import DiskSettings, ModelSettings
 from twostroke.assembly.settings.env import read_machine

@@ -17,9 +17,9 @@ from twostroke.assembly import engine as assemble
 from twostroke.assembly import optional
 from twostroke.assembly.arithmetic import DEVICE, arithmetic_here, encoder_arithmetic_here
 from twostroke.assembly.caches import own_pools
-from twostroke.assembly.encoder_heart import EncoderHeart, build_encoder_heart
 from twostroke.assembly.find import Found, FoundEncoder, find_encoder, find_model
 from twostroke.assembly.grammars import GrammarsAhead
+from twostroke.assembly.images.encoder_heart import EncoderHeart, build_encoder_heart
 from twostroke.assembly.settings.config import refuse_later_adapters
 from twostroke.assembly.settings.engine_settings import (
     CacheSettings,
@@ -49,7 +49,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.packed.fingerprint import content_fingerprint, content_of_folder
 
 if TYPE_CHECKING:
-    from twostroke.assembly.sight import SightPlan
+    from twostroke.assembly.images.sight import SightPlan
     from twostroke.runner.shared_rows import SharedRows
 
 USUAL_ROWS = 256

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from twostroke.assembly.ahead import AheadModel
-from twostroke.assembly.eagle import find_eagle, is_eagle3, with_places_kept
-from twostroke.assembly.heads_files import check_sizes, errors_of, load_heads, open_heads
+from twostroke.assembly.guessing.ahead import AheadModel
+from twostroke.assembly.guessing.eagle import find_eagle, is_eagle3, with_places_kept
+from twostroke.assembly.guessing.heads_files import check_sizes, errors_of, load_heads, open_heads
+from twostroke.assembly.guessing.prediction import find_prediction
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.prediction import find_prediction
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.assets import spark_eagle_path, spark_medusa_path
 from twostroke.cost.memory import MemoryNeeds

@@ -15,13 +15,13 @@ import numpy as np
 from msgspec import Struct, structs
 
 from twostroke.assembly.cost_here import encoder_cost_here
-from twostroke.assembly.encoder_format import EncoderFormat
+from twostroke.assembly.images.encoder_format import EncoderFormat
+from twostroke.assembly.images.sight_files import SightFiles, sight_files
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.config import IMAGE_TOKENS, resolve_images
 from twostroke.assembly.settings.engine_settings import ImageSettings
 from twostroke.assembly.settings.env import Machine
 from twostroke.assembly.settings.resolver import Resolved, Resolver
-from twostroke.assembly.sight_files import SightFiles, sight_files
 from twostroke.backends.cpu import NativePacker
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.memory import EncoderBytes, MemoryNeeds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from twostroke.assembly.ahead import AheadModel, embedding_and_norm, models_of
-from twostroke.assembly.heads_files import check_sizes, errors_of
+from twostroke.assembly.guessing.ahead import AheadModel, embedding_and_norm, models_of
+from twostroke.assembly.guessing.heads_files import check_sizes, errors_of
 from twostroke.models.common.prediction import prediction_program, read_prediction
 from twostroke.ops.program.model import Model
 from twostroke.types.errors import ConfigError

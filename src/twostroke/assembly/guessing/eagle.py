@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from twostroke.assembly.ahead import AheadModel, embedding_and_norm, models_of
-from twostroke.assembly.heads_files import check_sizes, errors_of, open_heads
+from twostroke.assembly.guessing.ahead import AheadModel, embedding_and_norm, models_of
+from twostroke.assembly.guessing.heads_files import check_sizes, errors_of, open_heads
 from twostroke.assembly.weights import NOT_PACKED
 from twostroke.models.common.blocks import eagle3
 from twostroke.models.common.blocks.eagle import LAYER, eagle_program

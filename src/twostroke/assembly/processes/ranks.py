@@ -50,7 +50,7 @@ from twostroke.types.speculate import LOADED
 from twostroke.weights.packed.fingerprint import content_of_folder
 
 if TYPE_CHECKING:
-    from twostroke.assembly.sight import SightPlan
+    from twostroke.assembly.images.sight import SightPlan
     from twostroke.distributed.ranks.frames import RankBegin, RankSight
     from twostroke.distributed.ranks.leader import ImageSender, RankGroup
     from twostroke.distributed.ranks.line import RankLine

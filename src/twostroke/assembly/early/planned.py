@@ -16,7 +16,7 @@ from twostroke.assembly.caches import longest_sequence, own_pools
 from twostroke.assembly.find import Found, find_model
 from twostroke.assembly.folders import texts_of
 from twostroke.assembly.grammars import GrammarsAhead, grammars_of
-from twostroke.assembly.guesses import ways_of
+from twostroke.assembly.guessing.guesses import ways_of
 from twostroke.assembly.settings.config import refuse_later_adapters
 from twostroke.assembly.settings.engine_settings import CacheSettings
 from twostroke.assembly.settings.env import asked_by_environment

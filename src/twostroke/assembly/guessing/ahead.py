@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twostroke.assembly.heads_files import load_heads
-from twostroke.assembly.needs import needs_with
+from twostroke.assembly.guessing.heads_files import load_heads
+from twostroke.assembly.guessing.needs import needs_with
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.cost.memory import MemoryNeeds

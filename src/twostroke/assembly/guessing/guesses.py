@@ -11,7 +11,7 @@ from typing import Protocol
 
 from twostroke.assembly.calibrated_keys import factors_beside, with_factors, with_rotation
 from twostroke.assembly.folders import compared_heads_folder, locate
-from twostroke.assembly.needs import draft_slots, needs_with
+from twostroke.assembly.guessing.needs import draft_slots, needs_with
 from twostroke.assembly.optional_heads import heads
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.engine_settings import DiskSettings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.serve.harness import Live, serving
-from twostroke.engine.chosen import ChosenAnswers
+from twostroke.engine.answers.chosen import ChosenAnswers
 from twostroke.llm import LLM
 from twostroke.server.build import build_server
 from twostroke.types.errors import BackendError

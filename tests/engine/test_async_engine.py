@@ -14,9 +14,9 @@ from functools import partial
 import pytest
 
 from twostroke.cost.history.accounts import Accounts
+from twostroke.engine.answers.reader_watch import ReaderWatch
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.core import STEP_FAULT
-from twostroke.engine.reader_watch import ReaderWatch
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import ContextLengthExceeded, EngineStopped, InvalidRequest
 from twostroke.types.output import Delta, Timings

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twostroke.engine.completion_text import CompletionText, Piece
+from twostroke.engine.answers.completion_text import CompletionText, Piece
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.result import TokenLogprob
 from twostroke.types.sampling_params import SamplingParams

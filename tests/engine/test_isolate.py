@@ -16,7 +16,7 @@ from twostroke.assembly.engine import Heart, build_sync
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.executor import Executor
-from twostroke.engine.isolate import IsolatingExecutor, joined
+from twostroke.engine.faults.isolate import IsolatingExecutor, joined
 from twostroke.engine.step_loop import MAX_FAULTS_IN_A_ROW
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import BackendError, EngineStopped, UnreadOverflow

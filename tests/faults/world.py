@@ -22,7 +22,7 @@ from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
 from twostroke.cost.work import Work
 from twostroke.engine.beams.book import BeamBook
 from twostroke.engine.cache.manager import CacheManager
-from twostroke.engine.isolate import IsolatingExecutor
+from twostroke.engine.faults.isolate import IsolatingExecutor
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.engine.scheduler.gauges import Gauges

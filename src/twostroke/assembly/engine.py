@@ -40,7 +40,8 @@ from twostroke.engine.beams.book import BeamBook
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.cold_steps import ColdSteps
 from twostroke.engine.core import nothing_before
-from twostroke.engine.isolate import IsolatingExecutor
+from twostroke.engine.faults.isolate import IsolatingExecutor
+from twostroke.engine.faults.witness import Witness
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
 from twostroke.engine.record_file import RecordFile
@@ -51,7 +52,6 @@ from twostroke.engine.speculate.proposer import Proposer
 from twostroke.engine.step_loop import StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
-from twostroke.engine.witness import Witness
 from twostroke.ops.program.model import Model
 from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.forward import Forward

@@ -17,9 +17,9 @@ from msgspec import Struct, field, structs
 
 from twostroke.cost.explain.guesses import seconds_of_guesses
 from twostroke.cost.history.ledger import Ledger
+from twostroke.engine.answers.chosen import ChosenAnswers
+from twostroke.engine.answers.completion_text import CompletionText, Piece
 from twostroke.engine.book import RequestBook
-from twostroke.engine.chosen import ChosenAnswers
-from twostroke.engine.completion_text import CompletionText, Piece
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import NoObserver, Observer
 from twostroke.text.detokenizer import CONTEXT_TOKENS, Vocabulary, showing

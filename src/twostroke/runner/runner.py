@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from twostroke.engine.isolate import joined
+from twostroke.engine.faults.isolate import joined
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader

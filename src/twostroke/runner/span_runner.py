@@ -21,7 +21,7 @@ from msgspec import Struct
 from twostroke.cost.shape import StepCost
 from twostroke.cost.span_pieces import SpanCost
 from twostroke.engine.executor import Executor
-from twostroke.engine.isolate import joined
+from twostroke.engine.faults.isolate import joined
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.ops.passes.span_parts import SpanPart, span_cost
 from twostroke.ops.program.op import Op

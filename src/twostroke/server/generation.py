@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 
-from twostroke.engine.reader import StreamReader
+from twostroke.engine.answers.reader import StreamReader
 from twostroke.server.calls import Call
 from twostroke.server.errors import EngineFault, HttpProblem, fault_of
 from twostroke.server.facts import RequestFacts

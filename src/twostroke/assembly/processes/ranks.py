@@ -38,10 +38,10 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.context import MAX_THREADS
 from twostroke.backends.cpu.exchange import Exchange, memory_bytes
 from twostroke.cost.memory import KVPlan
-from twostroke.engine.alarm import Alarm
 from twostroke.engine.executor import Executor
+from twostroke.engine.faults.alarm import Alarm
+from twostroke.engine.faults.witness import Witness, WitnessedExecutor
 from twostroke.engine.plans_in_flight import PlansInFlight
-from twostroke.engine.witness import Witness, WitnessedExecutor
 from twostroke.ops.program.model import Model
 from twostroke.runner.forward import Forward
 from twostroke.types.cache_pools import CachePools

@@ -20,8 +20,8 @@ from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.cluster.model_process import Heard, ModelProcess
 from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
+from twostroke.engine.answers.reader import StreamReader
 from twostroke.engine.loop_engine import LoopEngine
-from twostroke.engine.reader import StreamReader
 from twostroke.engine.session import Resources, Session
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.app import open_app

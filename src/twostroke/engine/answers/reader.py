@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from twostroke.engine.reader_watch import ReaderWatch
+from twostroke.engine.answers.reader_watch import ReaderWatch
 from twostroke.types.errors import TwostrokeError, UnreadOverflow
 from twostroke.types.output import Delta, Prompt
 

@@ -40,8 +40,8 @@ from tests.vision.served.test_input import part, text, url_of
 from tools.measure_encoder import SQUARE, even, siglip
 
 from twostroke.engine.scheduler.estimates.piece_times import PieceTimes
+from twostroke.runner.images.span_runner import SpanRunner
 from twostroke.runner.runner import ModelRunner
-from twostroke.runner.span_runner import SpanRunner
 from twostroke.server.build import build_server
 from twostroke.types.encode import PieceKind
 from twostroke.types.plan import Plan

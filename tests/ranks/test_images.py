@@ -26,7 +26,7 @@ from twostroke.assembly.settings.engine_settings import ImageSettings
 from twostroke.assembly.settings.env import Machine, process_environment
 from twostroke.engine.core import STEP_FAULT
 from twostroke.ops.passes.division import TENSOR, Division
-from twostroke.runner.image_encoder import ImageEncoder
+from twostroke.runner.images.image_encoder import ImageEncoder
 from twostroke.types.errors import BackendError, ConfigError, EngineStopped
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams

@@ -24,8 +24,8 @@ from twostroke.cli.main import main
 from twostroke.images.families import minicpm_v
 from twostroke.images.families.registry import read_processor, read_settings
 from twostroke.models.common.sight import Between
-from twostroke.runner.patch_layout import taps
-from twostroke.runner.text_places import _spread, places_of
+from twostroke.runner.images.patch_layout import taps
+from twostroke.runner.images.text_places import _spread, places_of
 from twostroke.server.build import build_server
 from twostroke.types.errors import InvalidRequest, ModelError
 from twostroke.types.images import ImageSpan

@@ -20,7 +20,7 @@ from twostroke.images.families.idefics3 import read
 from twostroke.images.families.registry import read_processor, read_settings
 from twostroke.images.parts import AskedImage
 from twostroke.images.processor import Processor, Tiling
-from twostroke.runner.patch_layout import PatchLayout
+from twostroke.runner.images.patch_layout import PatchLayout
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.images import ImageTile, Patching
 from twostroke.types.spec.fields import Fields

@@ -15,7 +15,7 @@ from twostroke.types.pooling import Pooling
 
 if TYPE_CHECKING:
     from twostroke.assembly.images.sight import SightPlan
-    from twostroke.runner.image_encoder import KeptRows
+    from twostroke.runner.images.image_encoder import KeptRows
 
 DEVICE = "cuda"
 

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from twostroke.engine.disk.disk_pages import DiskPages
     from twostroke.images.eyes import Eyes
     from twostroke.runner.adapters.shelf import AdapterShelf
-    from twostroke.runner.image_encoder import ImageRows
+    from twostroke.runner.images.image_encoder import ImageRows
     from twostroke.text.chat_template import ChatTemplate
 
 

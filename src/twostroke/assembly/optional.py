@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from twostroke.ops.passes import division, with_adapters
     from twostroke.quantize.driver import kept_result
     from twostroke.runner import ahead as runner_ahead
-    from twostroke.runner import shared_rows
     from twostroke.runner.adapters import bank, lora_folder, shelf
     from twostroke.runner.device import early_runner
     from twostroke.runner.device import sampler as device_sampler
+    from twostroke.runner.images import shared_rows
     from twostroke.runner.retrieval import embedder, reranker
     from twostroke.text import chat_template
 else:
@@ -50,7 +50,7 @@ else:
     early_runner = LazyModule("twostroke.runner.device.early_runner")
     runner_ahead = LazyModule("twostroke.runner.ahead")
     device_sampler = LazyModule("twostroke.runner.device.sampler")
-    shared_rows = LazyModule("twostroke.runner.shared_rows")
+    shared_rows = LazyModule("twostroke.runner.images.shared_rows")
     objective_policy = LazyModule("twostroke.engine.scheduler.objectives.objective_policy")
     chat_template = LazyModule("twostroke.text.chat_template")
 

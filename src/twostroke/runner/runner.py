@@ -19,7 +19,7 @@ from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult, TokenLogprob
 
 if TYPE_CHECKING:
-    from twostroke.runner.span_runner import ImageSteps
+    from twostroke.runner.images.span_runner import ImageSteps
 
 
 def no_delay() -> float:

@@ -18,7 +18,7 @@ from twostroke.images.families.registry import read_processor
 from twostroke.images.processor import Tiling
 from twostroke.images.tiles import nearest_grid
 from twostroke.models.common.sight import Between
-from twostroke.runner.patch_layout import taps
+from twostroke.runner.images.patch_layout import taps
 from twostroke.types.errors import InvalidRequest, ModelError
 from twostroke.types.images import Patching
 

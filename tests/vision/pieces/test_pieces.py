@@ -22,8 +22,8 @@ from twostroke.images.decoding.decoder import ImageDecoder, ImageLimits
 from twostroke.images.eyes import Eyes
 from twostroke.images.families.registry import read_processor, read_settings
 from twostroke.images.parts import AskedImage
-from twostroke.runner import image_encoder
-from twostroke.runner.patch_layout import PatchLayout
+from twostroke.runner.images import image_encoder
+from twostroke.runner.images.patch_layout import PatchLayout
 from twostroke.types.encode import EncodePace, PieceKind
 from twostroke.types.images import ImageTile, RowFold
 

@@ -20,7 +20,7 @@ from twostroke.engine.scheduler.limits import image_turns
 from twostroke.engine.scheduler.limits.gap_limiter import GapLimiter
 from twostroke.engine.scheduler.limits.image_turns import ImageTurns
 from twostroke.engine.scheduler.limits.limits import StepLoad
-from twostroke.runner.image_encoder import ImageEncoder
+from twostroke.runner.images.image_encoder import ImageEncoder
 from twostroke.types.encode import EncodePace
 from twostroke.types.plan import EncodeTurn
 

@@ -20,7 +20,7 @@ from twostroke.cost import span_pieces
 from twostroke.engine.scheduler.limits.limits import StepLoad
 from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.ops.passes.span_parts import kept_bytes, span_parts
-from twostroke.runner.span_runner import SpanRunner
+from twostroke.runner.images.span_runner import SpanRunner
 from twostroke.types.encode import PieceKind
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan, Role, SpanWork

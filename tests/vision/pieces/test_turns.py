@@ -12,7 +12,7 @@ from tests.vision.folders import picture, smolvlm, user
 from tests.vision.test_exactness import opened
 from twostroke import LLM
 from twostroke.engine.scheduler.limits import image_turns
-from twostroke.runner.image_encoder import ImageEncoder
+from twostroke.runner.images.image_encoder import ImageEncoder
 from twostroke.runner.runner import ModelRunner
 from twostroke.types.images import ImageTile
 from twostroke.types.output import GenerationOutput, Prompt

@@ -20,7 +20,7 @@ from tests.vision.served.test_input import OPTIONS, chat, part, text, url_of
 from tests.vision.test_exactness import opened
 from twostroke.images.eyes import Eyes, SeenImage
 from twostroke.images.parts import AskedImage
-from twostroke.runner.image_encoder import ImageEncoder
+from twostroke.runner.images.image_encoder import ImageEncoder
 from twostroke.runner.runner import ModelRunner
 from twostroke.server.build import build_server
 from twostroke.types.images import ImageTile

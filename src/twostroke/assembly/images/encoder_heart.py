@@ -12,8 +12,8 @@ from twostroke.assembly.find import FoundEncoder
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.backends.cpu import CpuOps
-from twostroke.runner.image_encoder import KeptRows
-from twostroke.runner.shared_rows import EncodedRows
+from twostroke.runner.images.image_encoder import KeptRows
+from twostroke.runner.images.shared_rows import EncodedRows
 
 
 class EncoderHeart(Struct, frozen=True, eq=False):

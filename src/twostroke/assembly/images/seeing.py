@@ -25,7 +25,7 @@ from twostroke.weights.json_file import read_object
 if TYPE_CHECKING:
     from twostroke.assembly.images.sight import SightPlan
     from twostroke.images.eyes import Eyes
-    from twostroke.runner.span_runner import ImageSteps
+    from twostroke.runner.images.span_runner import ImageSteps
 
 TOWER = "vision_config"
 

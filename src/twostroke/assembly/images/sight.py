@@ -41,10 +41,10 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place
 from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues
-from twostroke.runner.patch_layout import PatchLayout
-from twostroke.runner.span_runner import ImageSteps, KeptHead, KeptValues, SpanProgram, SpanRunner
-from twostroke.runner.step_images import ImageInputs
+from twostroke.runner.images.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues
+from twostroke.runner.images.patch_layout import PatchLayout
+from twostroke.runner.images.span_runner import ImageSteps, KeptHead, KeptValues, SpanProgram, SpanRunner
+from twostroke.runner.images.step_images import ImageInputs
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
 from twostroke.types.images import ImageTile, SpanLayers
 from twostroke.types.lazy_module import LazyModule

@@ -35,7 +35,7 @@ from twostroke.ops.passes.with_given_rows import taken_rows
 from twostroke.ops.program.cache_groups import cache_groups
 from twostroke.ops.program.model import Model
 from twostroke.ops.step_memory import StepMemory
-from twostroke.runner.step_images import ImageInputs
+from twostroke.runner.images.step_images import ImageInputs
 from twostroke.types.errors import BackendError, ConfigError
 from twostroke.weights.key_factors import NAME
 from twostroke.weights.packed.cache_choice import kept_folder

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from twostroke.distributed.ranks.line import RankLine
     from twostroke.distributed.ranks.processes import LocalMembers
     from twostroke.ops.passes.division import Division
-    from twostroke.runner.image_encoder import ImageRows
+    from twostroke.runner.images.image_encoder import ImageRows
 
 TIMEOUT_S = 60.0
 

@@ -50,7 +50,7 @@ from twostroke.weights.packed.fingerprint import content_fingerprint, content_of
 
 if TYPE_CHECKING:
     from twostroke.assembly.images.sight import SightPlan
-    from twostroke.runner.shared_rows import SharedRows
+    from twostroke.runner.images.shared_rows import SharedRows
 
 USUAL_ROWS = 256
 """The number of image rows of the tile from which the predicted seconds of one image row are taken."""

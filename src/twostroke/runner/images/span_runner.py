@@ -28,7 +28,7 @@ from twostroke.ops.program.op import Op
 from twostroke.ops.program.values import ROW_ENDS, Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
-from twostroke.runner.image_encoder import ImageRows
+from twostroke.runner.images.image_encoder import ImageRows
 from twostroke.runner.step_inputs import write_sequences
 from twostroke.types.encode import PieceTime, SpanPiece
 from twostroke.types.plan import Plan, PlannedSequence, SpanWork

@@ -10,7 +10,7 @@ from twostroke.cost.encode_cost import EncodeCost
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.scheduler.estimates.piece_times import PieceTimes
 from twostroke.engine.scheduler.limits.image_turns import ImageTurns
-from twostroke.runner.image_encoder import ImageRows, KeptRows
+from twostroke.runner.images.image_encoder import ImageRows, KeptRows
 from twostroke.types.images import EncodedTiles, ImageTile, keys_of
 from twostroke.types.request import Request
 

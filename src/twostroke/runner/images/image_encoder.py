@@ -23,10 +23,10 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
-from twostroke.runner.patch_layout import PatchLayout, PatchOrder
-from twostroke.runner.sheets import read_sheet, squares_of
-from twostroke.runner.step_images import NO_IMAGES, ImageInputs, PlacedRows, ShownRows, StepImages
-from twostroke.runner.text_places import places_of
+from twostroke.runner.images.patch_layout import PatchLayout, PatchOrder
+from twostroke.runner.images.sheets import read_sheet, squares_of
+from twostroke.runner.images.step_images import NO_IMAGES, ImageInputs, PlacedRows, ShownRows, StepImages
+from twostroke.runner.images.text_places import places_of
 from twostroke.types.encode import AS_PREDICTED, EncodePace, PieceKind, PieceTime
 from twostroke.types.images import NOTHING_ENCODED, EncodedTiles, ImageSpan, ImageTile
 from twostroke.types.plan import Plan, PlannedSequence

@@ -17,6 +17,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from twostroke.server.answering.computed_answer import ComputedAnswer
+from twostroke.server.answering.stream import Answer
 from twostroke.server.api.adapter_routes import adapter_routes
 from twostroke.server.api.changed.headers import said_of
 from twostroke.server.api.disk_wish import Sender, sender_of, with_disk_wish
@@ -48,7 +50,6 @@ from twostroke.server.attached.routes import text_routes
 from twostroke.server.attached.tool_routes import tool_routes
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
-from twostroke.server.computed_answer import ComputedAnswer
 from twostroke.server.document.openapi import openapi_document
 from twostroke.server.errors import (
     INVALID,
@@ -75,7 +76,6 @@ from twostroke.server.stored.chat_routes import chat_routes
 from twostroke.server.stored.inner import MayRun, at_any_time
 from twostroke.server.stored.responses import PATH as RESPONSES_PATH
 from twostroke.server.stored.routes import Prepare, responses_endpoint, stored_routes
-from twostroke.server.stream import Answer
 from twostroke.server.telemetry.explanations import explanation_of
 from twostroke.server.telemetry.history_metrics import HistoryCollector
 from twostroke.server.telemetry.metrics import CONTENT_TYPE

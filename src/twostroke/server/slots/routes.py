@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from twostroke.server.answering.generation import Generation
 from twostroke.server.api.disk_wish import DAY_S
 from twostroke.server.api.sse import line_json
 from twostroke.server.calls import Call
@@ -25,7 +26,6 @@ from twostroke.server.facts import facts_of
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.decode import body_kind, decode
 from twostroke.server.gate.security import client_of
-from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
 from twostroke.server.slots.kept import SavedSlot, Slots, SlotTokens
 from twostroke.server.stored.keeping import guarded_write

@@ -10,13 +10,13 @@ from functools import partial
 from types import TracebackType
 
 from twostroke.engine.answers.reader import StreamReader
+from twostroke.server.answering.lazy_timer import LazyTimer
 from twostroke.server.calls import Call
 from twostroke.server.errors import EngineFault, HttpProblem, fault_of
 from twostroke.server.facts import RequestFacts
 from twostroke.server.gate.door import Ticket
 from twostroke.server.gate.quarantine import Stay
 from twostroke.server.gate.refusals import DEADLINE
-from twostroke.server.lazy_timer import LazyTimer
 from twostroke.server.parts import ServerParts
 from twostroke.server.visit import Visit
 from twostroke.types.errors import EngineStopped, InvalidRequest

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from twostroke.server.answering.stream import Answer
 from twostroke.server.api.shapes.retrieval import WholeShape
 from twostroke.server.api.sse import line_json
 from twostroke.server.calls import Call
 from twostroke.server.parts import ServerParts
-from twostroke.server.stream import Answer
 
 
 class ComputedAnswer(Answer):

@@ -16,15 +16,15 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from twostroke.server.answering.begun import Begun
+from twostroke.server.answering.generation import Generation
 from twostroke.server.api.changed.headers import said_of
 from twostroke.server.api.shape import Counts, Shape
 from twostroke.server.api.sse import SSE, Event, StreamForm, line_json
-from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of
 from twostroke.server.facts import RequestFacts, facts_of
 from twostroke.server.gate.body_writer import BodyWriter, Park, body_writer_of, give_park
-from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
 from twostroke.server.telemetry.progress import PROGRESS_S, PromptProgress
 from twostroke.server.visit import Visit, visit_of

@@ -21,7 +21,7 @@ from twostroke.server.answering.computed_answer import ComputedAnswer
 from twostroke.server.answering.stream import Answer
 from twostroke.server.api.adapter_routes import adapter_routes
 from twostroke.server.api.changed.headers import said_of
-from twostroke.server.api.disk_wish import Sender, sender_of, with_disk_wish
+from twostroke.server.api.fields.disk_wish import Sender, sender_of, with_disk_wish
 from twostroke.server.api.legacy_functions import FunctionChatShape
 from twostroke.server.api.llama import routes as llama
 from twostroke.server.api.messages_request import MessagesRequest, count_tokens, messages_call

@@ -33,7 +33,7 @@ from twostroke.engine.scheduler.estimates.step_time import StepTime
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.admission import Access, Admission, Limits
 from twostroke.server.api.changed.client_lines import ClientLines
-from twostroke.server.api.field_check import FieldCheck
+from twostroke.server.api.fields.field_check import FieldCheck
 from twostroke.server.attached.tool_servers import ToolServer
 from twostroke.server.built import BuiltServer
 from twostroke.server.card import card_of

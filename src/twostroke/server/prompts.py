@@ -15,12 +15,12 @@ from msgspec import structs
 
 from twostroke.server.api.changed.chat_words import in_chat_words
 from twostroke.server.api.changed.room import within_room
-from twostroke.server.api.grammar import AskedGrammar, after_thought, grammar_of
+from twostroke.server.api.fields.grammar import AskedGrammar, after_thought, grammar_of
+from twostroke.server.api.fields.other_engines import unlimited
+from twostroke.server.api.fields.reasoning_effort import wish_of, with_wish
 from twostroke.server.api.infill import infilled
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
 from twostroke.server.api.model_list import adapter_of, asked_model
-from twostroke.server.api.other_engines import unlimited
-from twostroke.server.api.reasoning_effort import wish_of, with_wish
 from twostroke.server.api.schema import (
     ChatRequest,
     CheckedChat,

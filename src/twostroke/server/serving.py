@@ -15,7 +15,7 @@ from twostroke.runner.retrieval.embedder import Embedder
 from twostroke.runner.retrieval.reranker import Reranker
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.changed.client_lines import ClientLines
-from twostroke.server.api.field_check import FieldCheck
+from twostroke.server.api.fields.field_check import FieldCheck
 from twostroke.server.attached.tool_servers import ToolServer
 from twostroke.server.card import ModelCard
 from twostroke.server.live.view import EngineView

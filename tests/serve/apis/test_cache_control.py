@@ -13,7 +13,7 @@ from anthropic import Anthropic
 from tests.serve.apis.test_fields import called
 from tests.serve.fakes import MODEL, PlainTemplate
 from tests.serve.harness import Live
-from twostroke.server.api.reasoning_effort import wish_of, with_wish
+from twostroke.server.api.fields.reasoning_effort import wish_of, with_wish
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.types.notes import Notes
 

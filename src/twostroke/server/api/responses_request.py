@@ -13,9 +13,9 @@ import msgspec
 
 from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec
 from twostroke.server.api.changed.truncated import Messages, room_for, shortened
+from twostroke.server.api.fields.sampler_fields import AskedSamplers
 from twostroke.server.api.history.items import conversation
 from twostroke.server.api.model_list import asked_model
-from twostroke.server.api.sampler_fields import AskedSamplers
 from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checked_chat, in_words_of, require_tokens
 from twostroke.server.api.shapes.late_refusal import StreamRefused
 from twostroke.server.calls import Call

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from twostroke.server.answering.generation import Generation
-from twostroke.server.api.disk_wish import DAY_S
+from twostroke.server.api.fields.disk_wish import DAY_S
 from twostroke.server.api.sse import line_json
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, Problem

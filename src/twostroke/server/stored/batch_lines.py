@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.disk_wish import FIELD, IN_MEMORY
+from twostroke.server.api.fields.disk_wish import FIELD, IN_MEMORY
 from twostroke.server.stored.inner import InnerReply
 from twostroke.types.decoders import json_decoder
 

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from twostroke.server.admission import Admission
-from twostroke.server.api.disk_wish import FIELD, IN_MEMORY, Sender, sender_of
+from twostroke.server.api.fields.disk_wish import FIELD, IN_MEMORY, Sender, sender_of
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.decode import decode

@@ -247,9 +247,9 @@ def _print_divided(plan: DividedPlan, as_json: bool) -> None:
 
 def _draw(path: Path, source: str, expectation: Expectation) -> None:
     from twostroke.cli.shared.output_file import write_bytes
-    from twostroke.lab.planner.drawing_png import as_png
-    from twostroke.lab.planner.drawing_svg import as_svg
-    from twostroke.lab.planner.roofline_plot import roofline
+    from twostroke.lab.planner.pictures.drawing_png import as_png
+    from twostroke.lab.planner.pictures.drawing_svg import as_svg
+    from twostroke.lab.planner.pictures.roofline_plot import roofline
 
     drawing = roofline(f"{source} on {expectation.target.title}", expectation)
     picture = as_png(drawing) if path.suffix.lower() == ".png" else as_svg(drawing)

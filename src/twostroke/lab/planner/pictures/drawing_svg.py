@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from twostroke.lab.planner.drawing import Dot, Drawing, Stroke, Words
+from twostroke.lab.planner.pictures.drawing import Dot, Drawing, Stroke, Words
 
 
 def as_svg(drawing: Drawing) -> bytes:

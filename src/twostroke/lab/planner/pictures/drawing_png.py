@@ -8,8 +8,8 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from twostroke.lab.planner.drawing import Dot, Drawing, Stroke, Words
-from twostroke.lab.planner.glyphs import GLYPH_COLUMNS, columns_of
+from twostroke.lab.planner.pictures.drawing import Dot, Drawing, Stroke, Words
+from twostroke.lab.planner.pictures.glyphs import GLYPH_COLUMNS, columns_of
 
 SCALE = 2
 DASH, DASH_PERIOD = 6.0, 10.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from twostroke.lab.planner.drawing import BLACK, FAINT, GREY, Dot, Drawing, Stroke, Words
 from twostroke.lab.planner.expect import Expectation, Phase
+from twostroke.lab.planner.pictures.drawing import BLACK, FAINT, GREY, Dot, Drawing, Stroke, Words
 from twostroke.lab.planner.plan_text import rate
 
 COLOURS = ("#c8553d", "#4a6fa5", "#0b6e4f")

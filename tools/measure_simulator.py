@@ -30,9 +30,9 @@ from twostroke.engine.observer import NoObserver
 from twostroke.engine.stepper import Stepper
 from twostroke.lab.planner.ask import make_ask
 from twostroke.lab.planner.doctor.machine import ThisMachine
-from twostroke.lab.sim.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.fleet.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.fleet.routing import LeastLoaded
 from twostroke.lab.sim.replay import step_errors
-from twostroke.lab.sim.routing import LeastLoaded
 from twostroke.lab.sim.setup import Sizes, replica_setup
 from twostroke.lab.workload.draws import Draws
 from twostroke.lab.workload.figures import figures

@@ -20,13 +20,13 @@ from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.engine.scheduler.limits.image_turns import UNBOUND_S
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.lab.sim.clock import VirtualClock
-from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.fleet.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.fleet.routing import LeastLoaded
+from twostroke.lab.sim.fleet.transfer import Link
 from twostroke.lab.sim.images import EncodingExecutor, SimulatedImages
 from twostroke.lab.sim.predicted import PredictedExecutor
 from twostroke.lab.sim.prompts import heart_request
-from twostroke.lab.sim.routing import LeastLoaded
 from twostroke.lab.sim.setup import ReplicaSetup
-from twostroke.lab.sim.transfer import Link
 from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.types.encode import PieceKind, PieceTime
 from twostroke.types.plan import Plan, Role

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twostroke.engine.cache.manager import CacheManager
-from twostroke.lab.sim.routing import Member
+from twostroke.lab.sim.fleet.routing import Member
 from twostroke.types.request import Request
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from twostroke.distributed.fleet.moving import place_encode
 from twostroke.distributed.fleet.router import FleetMember
 from twostroke.distributed.wire.frames import ReplicaLoad
+from twostroke.lab.sim.fleet.routing import Member
+from twostroke.lab.sim.fleet.transfer import Link, Traffic, send
 from twostroke.lab.sim.images import SimulatedImages
-from twostroke.lab.sim.routing import Member
-from twostroke.lab.sim.transfer import Link, Traffic, send
 from twostroke.types.request import Request
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from twostroke.cost.shape import Segment
 from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing
 from twostroke.distributed.wire.frames import ReplicaLoad
-from twostroke.lab.sim.routing import Member, prefix_keys
+from twostroke.lab.sim.fleet.routing import Member, prefix_keys
 from twostroke.lab.workload.request import WorkloadRequest
 
 PREFILL_TOKENS = 256

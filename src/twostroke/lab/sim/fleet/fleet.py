@@ -12,16 +12,16 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from twostroke.lab.sim.autoscale import Autoscale, Autoscaler
-from twostroke.lab.sim.encoders import Encoders
+from twostroke.lab.sim.fleet.autoscale import Autoscale, Autoscaler
+from twostroke.lab.sim.fleet.encoders import Encoders
+from twostroke.lab.sim.fleet.routing import LeastLoaded, Member, Router, State
+from twostroke.lab.sim.fleet.timeline import Timeline
+from twostroke.lab.sim.fleet.transfer import Link, Traffic, adopt, missing_tokens, send
 from twostroke.lab.sim.observe import Notebook, Seen
 from twostroke.lab.sim.predicted import invented_tokens
 from twostroke.lab.sim.prompts import GREEDY, heart_request
 from twostroke.lab.sim.replica import Replica, StepWatch
-from twostroke.lab.sim.routing import LeastLoaded, Member, Router, State
 from twostroke.lab.sim.setup import ReplicaSetup
-from twostroke.lab.sim.timeline import Timeline
-from twostroke.lab.sim.transfer import Link, Traffic, adopt, missing_tokens, send
 from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.types.errors import ConfigError
 from twostroke.types.event import Event, FinishedEvent

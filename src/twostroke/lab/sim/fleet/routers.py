@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 
-from twostroke.lab.sim.predicted_router import PredictedSeconds
-from twostroke.lab.sim.routing import LeastLoaded, PrefixAffinity, RoundRobin, Router
+from twostroke.lab.sim.fleet.predicted_router import PredictedSeconds
+from twostroke.lab.sim.fleet.routing import LeastLoaded, PrefixAffinity, RoundRobin, Router
 from twostroke.types.errors import ConfigError
 
 ROUTERS: dict[str, Callable[[], Router]] = {

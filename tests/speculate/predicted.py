@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from twostroke.models.common.blocks.ahead import AheadProgram
+from twostroke.models.common.blocks.heads.ahead import AheadProgram
 from twostroke.models.common.prediction import prediction_program, read_prediction
 from twostroke.models.common.registry import read_model
 from twostroke.ops.program.hidden import last_hidden

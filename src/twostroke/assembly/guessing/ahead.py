@@ -19,7 +19,7 @@ from twostroke.cost.memory import MemoryNeeds
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.speculate.ahead import AheadProposer
 from twostroke.engine.speculate.draft import PROMPT_ROWS, DraftExecutor, DraftProposer
-from twostroke.models.common.blocks.ahead import AheadProgram
+from twostroke.models.common.blocks.heads.ahead import AheadProgram
 from twostroke.ops.operands import F32Array
 from twostroke.ops.program.hidden import LastHidden, last_hidden
 from twostroke.ops.program.model import Model

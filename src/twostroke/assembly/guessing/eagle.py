@@ -10,8 +10,8 @@ import numpy as np
 from twostroke.assembly.guessing.ahead import AheadModel, embedding_and_norm, models_of
 from twostroke.assembly.guessing.heads_files import check_sizes, errors_of, open_heads
 from twostroke.assembly.weights import NOT_PACKED
-from twostroke.models.common.blocks import eagle3
-from twostroke.models.common.blocks.eagle import LAYER, eagle_program
+from twostroke.models.common.blocks.heads import eagle3
+from twostroke.models.common.blocks.heads.eagle import LAYER, eagle_program
 from twostroke.ops.products.take_columns import TakeColumns
 from twostroke.ops.program.hidden import with_layer_inputs
 from twostroke.ops.program.model import Model

@@ -18,7 +18,7 @@ from twostroke.assembly.settings.resolver import Resolved
 from twostroke.assets import spark_eagle_path, spark_medusa_path
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.engine.speculate.heads import MedusaProposer
-from twostroke.models.common.blocks.medusa import FILE_NAME, MedusaProgram, medusa_program, read_medusa
+from twostroke.models.common.blocks.heads.medusa import FILE_NAME, MedusaProgram, medusa_program, read_medusa
 from twostroke.ops.program.hidden import last_hidden, with_hidden_kept
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place

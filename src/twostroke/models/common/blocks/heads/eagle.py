@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twostroke.models.common.blocks.ahead import AheadProgram, ahead_program
 from twostroke.models.common.blocks.attend import Heads, attend
 from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.heads.ahead import AheadProgram, ahead_program
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.fields.fields import head_dim, kv_heads, silu_only
 from twostroke.ops.products.embed import Embed

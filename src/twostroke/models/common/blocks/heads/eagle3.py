@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from twostroke.models.common.blocks.ahead import AheadProgram, ahead_program
 from twostroke.models.common.blocks.attend import AttentionNames, Heads, attend
-from twostroke.models.common.blocks.eagle import eagle_layer
+from twostroke.models.common.blocks.heads.ahead import AheadProgram, ahead_program
+from twostroke.models.common.blocks.heads.eagle import eagle_layer
 from twostroke.ops.products.embed import Embed
 from twostroke.ops.products.linear import Linear, linear
 from twostroke.ops.program.op import Op

@@ -22,7 +22,7 @@ from twostroke.cost.history.ledger import MAX_FINISHED
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.ops.program.model import Model
 from twostroke.text.params_in_tokens import in_tokens
-from twostroke.text.quoting import Quoting, Rendered
+from twostroke.text.templates.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import BackendError, ConfigError, InvalidRequest
 from twostroke.types.exchange_spent import ExchangeSpent
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from twostroke.images.eyes import Eyes
     from twostroke.runner.adapters.shelf import AdapterShelf
     from twostroke.runner.retrieval.reranker import Ranked
-    from twostroke.text.chat_template import ChatTemplate
+    from twostroke.text.templates.chat_template import ChatTemplate
 
 TextOrTokens = str | Sequence[int] | Prompt
 """The types of a prompt: a text, token ids, or a Prompt as `chat_prompt` returns it."""

@@ -9,7 +9,7 @@ import pytest
 
 from twostroke import llm as facade
 from twostroke.engine.sync_engine import SyncEngine
-from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.templates.chat_template import ChatTemplate
 from twostroke.types.errors import BackendError, InvalidRequest
 from twostroke.types.request import FinishReason
 from twostroke.types.sampling_params import SamplingParams

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from twostroke.assembly import optional
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler
+from twostroke.text.templates.chat_template import ChatTemplate
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.grammar import Grammar
 from twostroke.types.lazy_module import LazyModule

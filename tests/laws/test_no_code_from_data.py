@@ -39,9 +39,8 @@ MAY_IMPORT = {  # each takes names from one table or one folder of its own
     },
     "ctypes": {
         "backends/cpu/build.py", "backends/cpu/library.py", "backends/cuda/arrays.py", "backends/cuda/device.py",
-        "backends/cuda/library.py", "assembly/machine/heap.py", "text/sandbox.py", "weights/packed/writeback.py",
-        "system/linux.py",
-        "weights/packed/cold_file.py",
+        "backends/cuda/library.py", "assembly/machine/heap.py", "text/templates/sandbox.py",
+        "weights/packed/writeback.py", "system/linux.py", "weights/packed/cold_file.py",
         "text/grammar/library.py", "system/macos.py", "system/windows.py",
     },
     "subprocess": {

@@ -15,9 +15,9 @@ from twostroke.engine.limits import EngineLimits
 from twostroke.server.parts import ServerParts
 from twostroke.server.serving import Serving
 from twostroke.text.history.abilities import Abilities
-from twostroke.text.messages import normalized
-from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.talk.catalog import FORMATS
+from twostroke.text.templates.messages import normalized
+from twostroke.text.templates.quoting import Quoting, Spans
 from twostroke.types.errors import EngineStopped
 from twostroke.types.notes import Notes
 from twostroke.types.output import Delta, Prompt

@@ -245,7 +245,7 @@ def test_no_exceptions_text_reaches_a_client(
 
 def test_a_templates_fault_names_no_object(spark: Live) -> None:
     """The messages of Jinja and Python contain objects: `'dict object' has no attribute`, `<Undefined at 0x...>`."""
-    from twostroke.text.chat_template import ChatTemplate
+    from twostroke.text.templates.chat_template import ChatTemplate
     from twostroke.types.errors import InvalidRequest
 
     for source in ("{{ messages + 1 }}", "{{ messages[0].nothing.more }}", "{{ ''.join(messages) }}", "{{ [].x() }}"):

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from twostroke.images.eyes import Eyes
     from twostroke.runner.adapters.shelf import AdapterShelf
     from twostroke.runner.images.image_encoder import ImageRows
-    from twostroke.text.chat_template import ChatTemplate
+    from twostroke.text.templates.chat_template import ChatTemplate
 
 
 @dataclass(eq=False)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from twostroke.runner.device import sampler as device_sampler
     from twostroke.runner.images import shared_rows
     from twostroke.runner.retrieval import embedder, reranker
-    from twostroke.text import chat_template
+    from twostroke.text.templates import chat_template
 else:
     bank = LazyModule("twostroke.runner.adapters.bank")
     lora_folder = LazyModule("twostroke.runner.adapters.lora_folder")
@@ -52,7 +52,7 @@ else:
     device_sampler = LazyModule("twostroke.runner.device.sampler")
     shared_rows = LazyModule("twostroke.runner.images.shared_rows")
     objective_policy = LazyModule("twostroke.engine.scheduler.objectives.objective_policy")
-    chat_template = LazyModule("twostroke.text.chat_template")
+    chat_template = LazyModule("twostroke.text.templates.chat_template")
 
 __all__ = [
     "advice",

@@ -34,15 +34,15 @@ from twostroke.server.calls import PLAIN, AnswerTurn, Call, Delivery
 from twostroke.server.gate.decode import decode
 from twostroke.server.given_prompts import read_prompt, shown_text, split_prompts
 from twostroke.server.serving import Serving
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.history.legal_ids import call_ids_of, with_legal_ids
 from twostroke.text.history.parts import text_of
 from twostroke.text.params_in_tokens import in_tokens
-from twostroke.text.pictures import WithPictures
-from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.speaker import BegunAnswer, Speaker
 from twostroke.text.talk.switches import with_system
+from twostroke.text.templates.chat_template import ChatTemplate
+from twostroke.text.templates.pictures import WithPictures
+from twostroke.text.templates.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar

@@ -22,9 +22,9 @@ from twostroke.server.live.view import EngineView
 from twostroke.server.slots.kept import Slots
 from twostroke.server.stored.chats import StoredChats
 from twostroke.server.stored.work import StoredWork
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
+from twostroke.text.templates.chat_template import ChatTemplate
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.pooling import Task
 

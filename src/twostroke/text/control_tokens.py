@@ -8,8 +8,8 @@ import secrets
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from twostroke.text.quoting import Spans
 from twostroke.text.talk.catalog import known_marks
+from twostroke.text.templates.quoting import Spans
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.made_once import made_once
 

@@ -29,7 +29,7 @@ from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 
 if TYPE_CHECKING:
-    from twostroke.text.chat_template import ChatTemplate
+    from twostroke.text.templates.chat_template import ChatTemplate
 
 USUAL_TOKENS = 8 * 4096
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import structs
 
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.switches import BUDGETS, EFFORT, NONE, VALUES, Put, Switches, Wish
+from twostroke.text.templates.chat_template import ChatTemplate
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes, named
 

@@ -16,11 +16,11 @@ from twostroke.text.history.abilities import Abilities, tried
 from twostroke.text.history.completed import OTHER_VALUES, OtherValues, completed
 from twostroke.text.history.fit import LAST_RESORT, Fit
 from twostroke.text.history.repair import Messages
-from twostroke.text.messages import normalized
-from twostroke.text.pictures import PictureMarks
-from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
-from twostroke.text.template_files import read_response, read_sources
+from twostroke.text.templates.messages import normalized
+from twostroke.text.templates.pictures import PictureMarks
+from twostroke.text.templates.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
+from twostroke.text.templates.template_files import read_response, read_sources
 from twostroke.types.errors import CorruptModel, InvalidRequest
 from twostroke.types.made_once import made_once
 from twostroke.types.notes import Notes

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from twostroke.text.pictures import PlacedImages
+from twostroke.text.templates.pictures import PlacedImages
 
 Spans = tuple[tuple[int, int], ...]
 """Pairs (start, end) of the parts of a prompt's text that are quoted: control tokens that a client wrote, to be

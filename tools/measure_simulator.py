@@ -41,7 +41,7 @@ from twostroke.lab.workload.summary import Summary, summary
 from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.models.common.work import work_of
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 TARGET = 0.10
 CONTEXT = 2048

@@ -25,13 +25,13 @@ from twostroke.text.params_in_tokens import in_tokens
 from twostroke.text.templates.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import BackendError, ConfigError, InvalidRequest
-from twostroke.types.exchange_spent import ExchangeSpent
-from twostroke.types.field_values import whole_numbers
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 from twostroke.types.pooling import Task
+from twostroke.types.reading.field_values import whole_numbers
+from twostroke.types.reading.user_path import user_path
+from twostroke.types.recorded.exchange_spent import ExchangeSpent
 from twostroke.types.request import FinishReason
-from twostroke.types.sampling_params import SamplingParams
-from twostroke.types.user_path import user_path
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
     from twostroke.cost.explain.explanation import Explanation

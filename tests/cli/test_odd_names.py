@@ -11,7 +11,7 @@ from huggingface_hub import constants
 
 from twostroke.cli.main import main
 from twostroke.cli.shared import command
-from twostroke.types.user_path import is_there, user_path
+from twostroke.types.reading.user_path import is_there, user_path
 
 ODD = (
     *("a b", "模型", "a\nb", "it's", '"q"', "x" * 5000, "a/../b", "..", ".", "-", "--", "%s%d", "\x1b[31mred", "a/b/c"),

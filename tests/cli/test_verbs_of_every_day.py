@@ -237,7 +237,7 @@ def test_gc_lists_first_and_deletes_when_told(run: Run, tmp_path: Path) -> None:
 def test_a_chat_goes_on_over_a_server(tmp_path: Path) -> None:
     from twostroke.cli.chat import ChatJson, Conversation
     from twostroke.cli.store.served_model import ServedModel
-    from twostroke.types.sampling_params import SamplingParams
+    from twostroke.types.sampling.sampling_params import SamplingParams
 
     with server(tmp_path, "spark") as (_, url):
         served = ServedModel(url, "spark", None)

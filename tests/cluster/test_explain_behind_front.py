@@ -15,7 +15,7 @@ from tests.patience import PATIENCE_S
 from twostroke.cli.explain import command as explain_command
 from twostroke.cost.explain.behind_front import FRONT_PARTS
 from twostroke.cost.explain.causes import LEAST_SHARE
-from twostroke.types.parts import TimeParts
+from twostroke.types.recorded.parts import TimeParts
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from tests.cluster.test_pages_travel import OPTIONS, served
 from tests.patience import PATIENCE_S
 from tests.serve.harness import Live, serving, wait_until
 from twostroke.server.build_front import build_front
-from twostroke.types.verified_guesses import VerifiedGuesses
+from twostroke.types.recorded.verified_guesses import VerifiedGuesses
 
 pytestmark = pytest.mark.slow
 

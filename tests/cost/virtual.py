@@ -25,7 +25,7 @@ from twostroke.models.common.work import work_of
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken, StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.spec.hardware_catalogue import CATALOGUE
 

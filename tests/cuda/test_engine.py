@@ -22,7 +22,7 @@ from twostroke.llm import LLM
 from twostroke.server.build import build_server
 from twostroke.types.errors import ConfigError, OutOfMemory, Overloaded, TwostrokeError, UnsupportedModel
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PARAMS = SamplingParams(temperature=0.9, seed=7, max_tokens=3, logprobs=2)
 SMALL = {"context": "128", "max_step_tokens": "64", "max_sequences": "4", "kv_memory": "2MB"}

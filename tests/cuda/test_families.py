@@ -22,7 +22,7 @@ from twostroke.models.common.registry import read_model
 from twostroke.ops.quant.formats import FORMATS, format_choice
 from twostroke.runner.place_weights import placed
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights

@@ -21,7 +21,7 @@ from twostroke.backends.cuda.health import check_device
 from twostroke.llm import LLM
 from twostroke.ops.rows.pointwise import PointStep, Pointwise, program_of
 from twostroke.types.errors import BackendError
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 MEMORY_BYTES = 64 << 20
 SMALL = {"context": "128", "max_step_tokens": "64", "max_sequences": "4", "kv_memory": "2MB"}

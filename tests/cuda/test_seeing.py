@@ -15,7 +15,7 @@ from tests.vision.folders import picture, user, write_family
 from twostroke import LLM
 from twostroke.assembly.find import find_model
 from twostroke.types.errors import OutOfMemory
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PARAMS = SamplingParams(temperature=0.9, seed=7, max_tokens=3, logprobs=2, prompt_logprobs=0)
 OPTIONS: dict[str, Any] = {"context": 256, "max_step_tokens": 64, "max_sequences": 4, "kv_memory": "2MB"}

@@ -19,7 +19,7 @@ from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Prompt, Timings
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken, StepResult, TokenLogprob
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 from ..text.kinds import make
 

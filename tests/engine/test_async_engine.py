@@ -20,8 +20,8 @@ from twostroke.engine.core import STEP_FAULT
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import ContextLengthExceeded, EngineStopped, InvalidRequest
 from twostroke.types.output import Delta, Timings
-from twostroke.types.parts import TimeParts
 from twostroke.types.plan import Plan
+from twostroke.types.recorded.parts import TimeParts
 from twostroke.types.request import FinishReason
 
 from .fakes import Bench, bench

@@ -20,12 +20,12 @@ from twostroke.engine.faults.isolate import IsolatingExecutor, joined
 from twostroke.engine.step_loop import MAX_FAULTS_IN_A_ROW
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import BackendError, EngineStopped, UnreadOverflow
-from twostroke.types.exchange_spent import ExchangeSpent
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan
+from twostroke.types.recorded.exchange_spent import ExchangeSpent
 from twostroke.types.request import FinishReason
 from twostroke.types.result import SampledToken, StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 POISON = (7, 7, 7)
 

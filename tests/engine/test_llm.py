@@ -12,7 +12,7 @@ from twostroke.engine.sync_engine import SyncEngine
 from twostroke.text.templates.chat_template import ChatTemplate
 from twostroke.types.errors import BackendError, InvalidRequest
 from twostroke.types.request import FinishReason
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.weights.packed.background_check import BackgroundCheck
 
 from .fakes import Bench, bench

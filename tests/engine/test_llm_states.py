@@ -15,7 +15,7 @@ from tests.speculate.test_real_engine import AllOfThem
 from twostroke.assets import spark_path
 from twostroke.llm import LLM
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 PROMPTS = ["The cache holds pages of sixteen positions.", "A state", "The cache holds pages of sixteen positions, and"]

@@ -16,7 +16,7 @@ from twostroke.engine.turns import FairLock
 from twostroke.llm import LLM
 from twostroke.types.errors import EngineStopped
 from twostroke.types.request import FinishReason
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 from .fakes import bench
 

@@ -42,7 +42,7 @@ from twostroke.types.output import Delta, Prompt, Timings
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 CONTEXT_TOKENS = 64
 MAX_STEPS = 20_000

@@ -34,7 +34,7 @@ REFUSED_ATTRIBUTES = WORDS | {"__reduce__", "__reduce_ex__", "__setstate__"}
 REFUSED_TEXTS = WORDS | NAMES_THAT_RUN_DATA - {"compile"}
 MAY_IMPORT = {  # each takes names from one table or one folder of its own
     "importlib": {
-        "__init__.py", "cli/main.py", "models/common/registry.py", "ops/registry.py", "types/lazy_module.py",
+        "__init__.py", "cli/main.py", "models/common/registry.py", "ops/registry.py", "types/first_use/lazy_module.py",
         "server/attached/pdf.py", "text/talk/catalog.py",
     },
     "ctypes": {

@@ -29,7 +29,7 @@ from twostroke.ops.passes.division import TENSOR, Division
 from twostroke.runner.images.image_encoder import ImageEncoder
 from twostroke.types.errors import BackendError, ConfigError, EngineStopped
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PARAMS = SamplingParams(max_tokens=12, temperature=0.8, seed=3, logprobs=2, prompt_logprobs=0, ignore_eos=True)
 CONVERSATIONS: dict[str, list[Any]] = {

@@ -17,7 +17,7 @@ from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.images.step_images import ImageInputs, PlacedRows, ShownRows, StepImages
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import KVKind
 
 

@@ -21,9 +21,9 @@ from twostroke.text.templates.quoting import Quoting, Spans
 from twostroke.types.errors import EngineStopped
 from twostroke.types.notes import Notes
 from twostroke.types.output import Delta, Prompt
+from twostroke.types.recorded.verified_guesses import NO_GUESSES, VerifiedGuesses
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
-from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 END_ID = 256
 HERMES = structs.replace(FORMATS["hermes"], thought=None)

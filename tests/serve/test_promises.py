@@ -29,7 +29,7 @@ from twostroke.server.gate.security import PUBLIC_PATHS, Gate
 from twostroke.server.prompts import Call, salted
 from twostroke.types.errors import BackendError, ConfigError, OutOfMemory
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 ALICE, BOB = "alice-key", "bob-key"
 SECRET = "<Secret object at 0x7f0011223344> /home/somebody/.token"

@@ -24,7 +24,7 @@ from twostroke.runner.folder import load_folder, read_folder
 from twostroke.runner.forward import OpByOp
 from twostroke.types.errors import ConfigError
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights

@@ -20,7 +20,7 @@ from twostroke import LLM
 from twostroke.assets import spark_path
 from twostroke.types.errors import ConfigError, InvalidRequest
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 TEXTS = ("The cache holds pages of sixteen positions.", "A state", "The cache holds pages of sixteen positions, and")
 SMALL = {"weights": "int8", "context": 256, "max_sequences": 4, "threads": 2}

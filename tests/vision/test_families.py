@@ -20,7 +20,7 @@ from twostroke.engine.scheduler.limits.limits import StepLoad
 from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 BAR = 1e-4
 """The largest error, as a share of the range of log probabilities."""

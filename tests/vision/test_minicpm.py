@@ -30,7 +30,7 @@ from twostroke.server.build import build_server
 from twostroke.types.errors import InvalidRequest, ModelError
 from twostroke.types.images import ImageSpan
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PARAMS = SamplingParams(max_tokens=6, temperature=0.0, logprobs=2, ignore_eos=True)
 FOLD = 4

@@ -15,7 +15,7 @@ from tests.vision.folders import picture, user, write_family
 from tests.vision.test_exactness import opened
 from twostroke import LLM
 from twostroke.cli.main import main
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 NAMES = ("llama4", "kimi-k2.5", "kimi-vl")
 KIMI_TEMPLATE = """\

@@ -23,8 +23,8 @@ from twostroke.ops.program.place import place
 from twostroke.ops.program.program import Program
 from twostroke.ops.quant.formats import adapter_format
 from twostroke.types.errors import ConfigError
+from twostroke.types.reading.user_path import user_path
 from twostroke.types.spec.formats import WeightFormat
-from twostroke.types.user_path import user_path
 
 if TYPE_CHECKING:
     from twostroke.ops.passes.with_adapters import AdaptedPart

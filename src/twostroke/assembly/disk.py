@@ -31,8 +31,8 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.pool_pages import PoolPages
 from twostroke.types.cache_pools import CachePools
+from twostroke.types.reading.user_path import user_path
 from twostroke.types.spec.formats import PAGE_TOKENS
-from twostroke.types.user_path import user_path
 from twostroke.weights.packed.fingerprint import content_of_folder
 from twostroke.weights.packed.polite import give_way
 

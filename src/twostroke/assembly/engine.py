@@ -60,8 +60,8 @@ from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.stop_text import stop_text
 from twostroke.text.talk.ends import turn_end_ids
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.types.made_once import made_once
-from twostroke.types.user_path import user_path
+from twostroke.types.first_use.made_once import made_once
+from twostroke.types.reading.user_path import user_path
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import BackgroundCheck

@@ -60,7 +60,7 @@ from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.talk.ask import asked_format
 from twostroke.text.talk.learn.find import find_format
 from twostroke.types.errors import ConfigError
-from twostroke.types.user_path import user_path
+from twostroke.types.reading.user_path import user_path
 
 SHOWN: tuple[Field[Any], ...] = (
     *(NameSettings.served_name, ModelSettings.weights, CacheSettings.key_factors, MemorySettings.weight_bytes),

@@ -50,8 +50,8 @@ from twostroke.types.images import ImageSpan, with_places
 from twostroke.types.notes import Notes
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
-from twostroke.types.sampler_fields import FIELD_NAMES
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampler_fields import FIELD_NAMES
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 _T = TypeVar("_T")
 DEFAULT_COMPLETION_TOKENS = 16

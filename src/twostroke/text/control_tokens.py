@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from twostroke.text.talk.catalog import known_marks
 from twostroke.text.templates.quoting import Spans
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.made_once import made_once
+from twostroke.types.first_use.made_once import made_once
 
 if TYPE_CHECKING:
     import tokenizers

@@ -16,7 +16,7 @@ from twostroke.text.templates.template_files import read_sources
 from twostroke.text.token_bound import TokenBound, covers_every_byte
 from twostroke.text.tokenizer_file import read_tokenizer
 from twostroke.types.errors import InvalidRequest, TokenizerFailed, prompt_too_long
-from twostroke.types.made_once import made_once
+from twostroke.types.first_use.made_once import made_once
 
 if TYPE_CHECKING:
     import tokenizers

@@ -19,7 +19,7 @@ from twostroke.types.output import GenerationOutput, Prompt
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason
 from twostroke.types.result import StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from twostroke.models.common.work import work_of
 from twostroke.types.images import ImageSpan, ImageTile, later_pairs
 from twostroke.types.plan import Role
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import KVKind
 
 TILE = ImageTile(-1, 2, 4, 8, 8, b"")

@@ -29,7 +29,7 @@ from twostroke.types.images import EncodedTiles, ImageSpan, ImageTile
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.plan import Role
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 COST = encode_cost_of(RowCost(), 4)
 

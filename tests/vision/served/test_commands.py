@@ -21,7 +21,7 @@ from twostroke.cli.shared.images import image_part, message_of, paths_in
 from twostroke.cli.store.served_model import ServedModel
 from twostroke.server.build import build_server
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PARAMS = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
 

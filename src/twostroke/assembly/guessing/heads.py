@@ -28,9 +28,9 @@ from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.hidden_rows import LastRows
 from twostroke.runner.medusa import ROWS, MedusaHeads, medusa_memory
 from twostroke.types.errors import ConfigError
+from twostroke.types.reading.user_path import user_path
 from twostroke.types.spec.fields import Fields
 from twostroke.types.speculate import EAGLE, MEDUSA, MTP
-from twostroke.types.user_path import user_path
 from twostroke.weights.hub.hub import EMBEDDED, ModelFolder
 from twostroke.weights.json_file import read_object
 from twostroke.weights.loaded import ModelWeights

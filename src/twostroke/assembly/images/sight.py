@@ -46,8 +46,8 @@ from twostroke.runner.images.patch_layout import PatchLayout
 from twostroke.runner.images.span_runner import ImageSteps, KeptHead, KeptValues, SpanProgram, SpanRunner
 from twostroke.runner.images.step_images import ImageInputs
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
+from twostroke.types.first_use.lazy_module import LazyModule
 from twostroke.types.images import ImageTile, SpanLayers
-from twostroke.types.lazy_module import LazyModule
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.checkpoint import Checkpoint

@@ -15,7 +15,7 @@ from twostroke.images.families.registry import read_settings
 from twostroke.ops.program.model import Model
 from twostroke.text.tokenizer_file import tokenizer_members
 from twostroke.types.errors import CorruptModel, ModelNotFound
-from twostroke.types.user_path import user_path
+from twostroke.types.reading.user_path import user_path
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.file_names import ENDING, projectors_for
 from twostroke.weights.gguf.projector import open_projector, read_projector, refuse_other_model, token_of_mark

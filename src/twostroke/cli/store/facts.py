@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twostroke.types.errors import ModelError, ModelNotFound, TwostrokeError
-from twostroke.types.user_path import is_there
+from twostroke.types.reading.user_path import is_there
 
 if TYPE_CHECKING:
     from twostroke.lab.planner.fit import MemoryFit

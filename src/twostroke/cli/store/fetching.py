@@ -24,7 +24,7 @@ from twostroke.types.errors import (
     TwostrokeError,
     UnsupportedModel,
 )
-from twostroke.types.user_path import is_there
+from twostroke.types.reading.user_path import is_there
 
 if TYPE_CHECKING:
     from twostroke.lab.planner.fit import MemoryFit

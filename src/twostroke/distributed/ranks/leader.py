@@ -23,8 +23,8 @@ from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.forward import Forward
 from twostroke.runner.images.step_images import NO_IMAGES, StepImages
 from twostroke.types.errors import BackendError, EngineStopped, MeetingLost, TwostrokeError
-from twostroke.types.exchange_spent import ExchangeSpent
 from twostroke.types.plan import Plan
+from twostroke.types.recorded.exchange_spent import ExchangeSpent
 from twostroke.types.result import StepResult
 
 JOIN_S = 5.0

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from twostroke.types.output import Delta
 from twostroke.types.request import FinishReason
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 _FAILED = (FinishReason.ERROR, FinishReason.ABORT)
 

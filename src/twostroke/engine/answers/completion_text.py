@@ -15,7 +15,7 @@ from msgspec import Struct
 from twostroke.text.detokenizer import Vocabulary, detokenizer_for
 from twostroke.text.stops import StopMatcher
 from twostroke.types.result import TokenLogprob
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from typing import Any
 from twostroke.images.processor import Processor, Tiling
 from twostroke.text.model_files import read_object
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.lazy_module import LazyModule
+from twostroke.types.first_use.lazy_module import LazyModule
 from twostroke.types.spec.fields import Fields
 
 SETTINGS, ALL_SETTINGS, GROUP = "preprocessor_config.json", "processor_config.json", "image_processor"

@@ -24,7 +24,7 @@ from twostroke.server.prompts import call_of_chat, prompt_of_chat
 from twostroke.server.serving import Serving
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 from twostroke.types.notes import Notes
-from twostroke.types.sampler_fields import FIELD_NAMES
+from twostroke.types.sampling.sampler_fields import FIELD_NAMES
 
 MAX_ITEMS = 4096
 OF_ITEMS = {"object": "response.input_tokens"}

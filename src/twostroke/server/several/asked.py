@@ -9,7 +9,7 @@ import msgspec
 
 from twostroke.server.api.fields.keep_alive import keep_alive_s
 from twostroke.server.gate.decode import decoded
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 
 class AskedModel(msgspec.Struct, frozen=True):

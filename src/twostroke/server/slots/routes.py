@@ -31,7 +31,7 @@ from twostroke.server.slots.kept import SavedSlot, Slots, SlotTokens
 from twostroke.server.stored.keeping import guarded_write
 from twostroke.server.visit import visit_of
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PATH = "/slots/{name}"
 SETTLE_S, LOOK_S = 30.0, 0.02

@@ -12,7 +12,7 @@ import msgspec
 
 from twostroke.server.api.fields.disk_wish import FIELD, IN_MEMORY
 from twostroke.server.stored.inner import InnerReply
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 ENDPOINTS = (
     *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"),

@@ -22,7 +22,7 @@ from twostroke.text.templates.pictures import PictureMarks
 from twostroke.text.templates.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
 from twostroke.text.templates.template_files import read_response, read_sources
 from twostroke.types.errors import CorruptModel, InvalidRequest
-from twostroke.types.made_once import made_once
+from twostroke.types.first_use.made_once import made_once
 from twostroke.types.notes import Notes
 
 MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024

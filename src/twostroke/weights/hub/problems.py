@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twostroke.types.errors import ModelError, ModelNotFound
-from twostroke.types.lazy_module import LazyModule
+from twostroke.types.first_use.lazy_module import LazyModule
 from twostroke.weights.store.table import rows
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twostroke.text.templates.template_files import read_sources
-from twostroke.types.lazy_module import LazyModule
+from twostroke.types.first_use.lazy_module import LazyModule
 from twostroke.weights.json_file import read_object
 from twostroke.weights.kept_folder import make_folder
 

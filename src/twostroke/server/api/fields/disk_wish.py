@@ -13,8 +13,8 @@ from starlette.types import Scope
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import decoded
 from twostroke.server.gate.security import client_of
-from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.reading.decoders import json_decoder
 
 FIELD = "prompt_cache_retention"
 IN_MEMORY = "in_memory"

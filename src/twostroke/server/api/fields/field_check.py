@@ -14,8 +14,8 @@ from functools import lru_cache
 import msgspec
 
 from twostroke.server.gate.decode import decoded
-from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.reading.decoders import json_decoder
 
 log = logging.getLogger("twostroke.server")
 HEADER = b"x-twostroke-ignored-fields"

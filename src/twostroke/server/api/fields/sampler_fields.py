@@ -7,8 +7,8 @@ import msgspec
 
 
 class AskedSamplers(msgspec.Struct, kw_only=True):
-    """The fields of a request for the samplers that are added to top-k, top-p and min-p. types/sampler_fields.py tells
-    the meaning of each field, and checks them."""
+    """The fields of a request for the samplers that are added to top-k, top-p and min-p.
+    types/sampling/sampler_fields.py tells the meaning of each field, and checks them."""
 
     typical_p: float | None = None
     top_n_sigma: float | None = None

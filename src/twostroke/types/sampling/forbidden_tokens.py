@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.field_values import whole_numbers
+from twostroke.types.reading.field_values import whole_numbers
 
 MAX_BAD_WORDS = 1024
 MAX_BAD_WORD_CHARACTERS = 256

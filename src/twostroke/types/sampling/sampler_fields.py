@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.field_values import number, texts, whole_number, whole_numbers
+from twostroke.types.reading.field_values import number, texts, whole_number, whole_numbers
 
 MAX_BREAKERS = 64
 MAX_BREAKER_CHARACTERS = 256

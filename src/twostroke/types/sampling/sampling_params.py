@@ -8,11 +8,11 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.field_values import number, numbers_by_id, texts, truth, whole_number, whole_numbers
-from twostroke.types.forbidden_tokens import check_bad_words, id_sequences, packed_ids
 from twostroke.types.grammar import Grammar
-from twostroke.types.many_answers import check_many_answers, early_stopping
-from twostroke.types.sampler_fields import KINDS, RANGES, SamplerFields, check_samplers, left_out
+from twostroke.types.reading.field_values import number, numbers_by_id, texts, truth, whole_number, whole_numbers
+from twostroke.types.sampling.forbidden_tokens import check_bad_words, id_sequences, packed_ids
+from twostroke.types.sampling.many_answers import check_many_answers, early_stopping
+from twostroke.types.sampling.sampler_fields import KINDS, RANGES, SamplerFields, check_samplers, left_out
 
 MAX_TOP_LOGPROBS = 20
 MAX_STOPS = 16

@@ -30,7 +30,7 @@ NATIVE_INPUTS = (
 )
 WHOLE_GRIDS = "tests/laws"
 """A law holds for all files, so its cases are never thinned."""
-EVERY_OP, EVERY_OP_OF_A_DEVICE = "test_cases_native.py", "tests/cuda/test_cases.py"
+EVERY_OP, EVERY_OP_OF_A_DEVICE = "test_cases_native.py", "tests/cuda/ops/test_cases.py"
 """Each case of these files is an op, which takes some of its calls. A run leaves out no case of the first file; a quick
 run leaves most cases of the second out."""
 PROCESS_TESTS = ("tests/cli", "tests/packaging", "tests/cuda", "tests/ranks", "tests/bench")
@@ -59,7 +59,7 @@ KEPT_FILES = {
     "tests/bench": "compare families fidelity",
     "tests/cli": "cli kernels plan process start store verbs_of_every_day",
     "tests/cluster": "kill links one_fault page_calls",
-    "tests/cuda": "cases device models places sample",
+    "tests/cuda": "engine/models ops/cases ops/places device sample",
     "tests/disk": "harm index same_bits",
     "tests/engine": "async_engine exactness grammar isolate limits llm llm_states session sync_engine",
     "tests/faults": "first_uses planted_defects random_schedules",

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.cuda.fake import built_folder, controls, device, fake_driver
-from tests.cuda.operands import run_on
+from tests.cuda.emulator.fake import built_folder, controls, device, fake_driver
+from tests.cuda.ops.operands import run_on
 from tests.ops.test_recorded import packed
 from twostroke.backends.cpu.recorded import Calls
 from twostroke.backends.cuda.device import CudaDevice

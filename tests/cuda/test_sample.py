@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tools.gpu.logits_there import LogitsThere
 
-from tests.cuda.fake import controls, device, wrong
+from tests.cuda.emulator.fake import controls, device, wrong
 from tests.sampling.test_choose import planned
 from tests.tiers import examples
 from twostroke.backends.cuda.device import CudaDevice

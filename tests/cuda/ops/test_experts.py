@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.cuda.same_bits import same_bits
+from tests.cuda.ops.same_bits import same_bits
 from tests.ops.banks import bank
 from tests.ops.native import random_rows
 from tests.ops.test_experts_native import routes_of
@@ -37,7 +37,7 @@ def test_a_row_that_names_no_expert_is_nan_and_its_neighbours_are_not(
     gpu: CudaDevice, cpu: CpuOps, numbers: tuple[float, float]
 ) -> None:
     """The CPU refuses such a call. The host of a device cannot see it."""
-    from tests.cuda.operands import run_on
+    from tests.cuda.ops.operands import run_on
 
     gate_up, down = bank(6, 128, 40, F32), bank(6, 40, 64, F32)
     x, routes = random_rows(5, 40), routes_of(5, 6, 2)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.adapters.random_lora import write_random_lora
-from tests.cuda.fake import controls, same_level
+from tests.cuda.emulator.fake import controls, same_level
 from tests.retrieval.folders import with_sentence_files, write_encoder
 from tests.serve.harness import serving
 from twostroke import LLM, SamplingParams

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.cuda.same_bits import same_bits
+from tests.cuda.ops.same_bits import same_bits
 from tests.ops.native import format_id, random_rows
 from tests.ops.test_first_rows_native import FORMATS, STORED, positions_of, weight_of
 from twostroke.backends.cpu import CpuOps

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tools.gpu.cases import numbers
 
-from tests.cuda.same_bits import same_bits
+from tests.cuda.ops.same_bits import same_bits
 from tests.ops.native import format_id, random_rows, random_weight
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice

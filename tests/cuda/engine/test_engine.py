@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.bench.random_checkpoint import write_random
-from tests.cuda.fake import built_folder, controls, same_level
+from tests.cuda.emulator.fake import built_folder, controls, same_level
 from tests.models.families.stored import config_of
 from tests.serve.harness import serving
 from twostroke.assembly import engine as assemble

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from tests.bench.random_checkpoint import write_random
-from tests.cuda.fake import controls, device
+from tests.cuda.emulator.fake import controls, device
 from tests.engine.test_exactness import END_ID, Loaded, Output, core, drive, seer_of
 from tests.models.families.stored import config_of, generating
 from tests.tiers import TIER, fewer, thinned

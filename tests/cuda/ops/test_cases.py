@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from tools.gpu.op_cases import cases_of
 
-from tests.cuda.same_bits import same_bits
+from tests.cuda.ops.same_bits import same_bits
 from tests.tiers import TIER, fewer
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tests.cuda.fake import HERE, compile_emulated
+from tests.cuda.emulator.fake import HERE, compile_emulated
 
 FAULTS = {
     1: ("read of what another thread wrote, with no barrier", "read of shared memory that this block never wrote"),

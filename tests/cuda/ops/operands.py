@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tools.gpu.compare import INPUT_BYTES, Inputs, there
 
-from tests.cuda.fake import wrong
+from tests.cuda.emulator.fake import wrong
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.operands import KVLayer
 from twostroke.ops.registry import registry

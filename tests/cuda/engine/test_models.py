@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.bits import digests
-from tests.cuda.fake import SAME_BITS, build
-from tests.cuda.logits import family_digests
+from tests.cuda.emulator.fake import SAME_BITS, build
+from tests.cuda.engine.logits import family_digests
 from tests.tiers import fewer, thinned
 from twostroke.types.spec.formats import KVKind
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tools.gpu.cases import numbers
 
-from tests.cuda.operands import run_on
+from tests.cuda.ops.operands import run_on
 from tests.ops.native import batch_of
 from tests.ops.test_attention_native import filled_layer
 from twostroke.backends.cpu import CpuOps

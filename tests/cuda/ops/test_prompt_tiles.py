@@ -9,9 +9,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.cuda.fake import built_folder, controls, fake_driver
-from tests.cuda.operands import changed_on
-from tests.cuda.same_bits import same_bits
+from tests.cuda.emulator.fake import built_folder, controls, fake_driver
+from tests.cuda.ops.operands import changed_on
+from tests.cuda.ops.same_bits import same_bits
 from tests.ops.native import random_rows, random_weight
 from tests.tiers import thinned
 from twostroke.backends.cpu import CpuOps

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.cuda.same_bits import same_bits
+from tests.cuda.ops.same_bits import same_bits
 from tests.ops.banks import joined
 from tests.ops.native import random_rows, random_weight
 from tests.ops.test_stored_native import KINDS, packed, shapes

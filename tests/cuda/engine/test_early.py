@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.fake import controls, same_level
+from tests.cuda.emulator.fake import controls, same_level
 from tests.tiers import TIER, rest_daily
 from twostroke import LLM, SamplingParams
 from twostroke.assembly import engine as assemble

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.fake import controls, same_level
+from tests.cuda.emulator.fake import controls, same_level
 from tests.vision.folders import picture, user, write_family
 from twostroke import LLM
 from twostroke.assembly.find import find_model

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tests.cuda.fake import HERE, compile_emulated
+from tests.cuda.emulator.fake import HERE, compile_emulated
 
 FAULTS = {
     1: "what a bulk copy has not brought|what no bulk copy brought",

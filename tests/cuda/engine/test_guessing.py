@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.fake import controls, same_level
+from tests.cuda.emulator.fake import controls, same_level
 from tests.speculate.test_eagle3 import write as write_eagle3
 from tests.speculate.test_mtp import folder_of
 from tests.speculate.test_real_engine import AllOfThem

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cuda.fake import controls
-from tests.cuda.operands import run_on
-from tests.cuda.same_bits import same_bits
+from tests.cuda.emulator.fake import controls
+from tests.cuda.ops.operands import run_on
+from tests.cuda.ops.same_bits import same_bits
 from tests.ops.native import batch_of, normal
 from tests.ops.test_entries_native import filled
 from twostroke.backends.cpu import CpuOps

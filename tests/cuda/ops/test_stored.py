@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.cuda.same_bits import same_bits
+from tests.cuda.ops.same_bits import same_bits
 from tests.ops.banks import joined
 from tests.ops.native import random_rows
 from tests.ops.test_experts_native import routes_of

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.cuda.same_bits import same_bits
+from tests.cuda.ops.same_bits import same_bits
 from tests.ops.native import format_id, random_rows, random_weight
 from tests.ops.test_stored_native import packed
 from twostroke.backends.cpu import CpuOps

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.cuda.operands import changed_on, data_of
+from tests.cuda.ops.operands import changed_on, data_of
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.operands import KVLayer

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.bench.random_checkpoint import write_random
 from tests.bits import digests
-from tests.cuda.fake import device
+from tests.cuda.emulator.fake import device
 from tests.models.families.stored import config_of
 from tests.runner.memories import write_rows
 from twostroke.backends.cpu.packer import NativePacker

@@ -1,4 +1,4 @@
-"""The level `amx` with emulated matrix registers (tests/native/tiles.py): a part of the grids of attention and linear.
+"""The level `amx` with emulated matrix registers (tests/native/emulated/tiles.py): a part of the grids of attention and linear.
 
 Of attention it runs the cases that these registers multiply: bf16 pages and a head size that is a multiple of 32. Of
 linear it runs integers. The whole grids run where the CPU has the registers.
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.native import tiles
+from tests.native.emulated import tiles
 from tests.ops import native
 from tests.ops import test_attention_native as attention
 from tests.ops import test_linear_native as linear

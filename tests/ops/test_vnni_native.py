@@ -1,4 +1,4 @@
-"""The level `avxvnni` with its instruction emulated (tests/native/vnni.py): the bits are those of the level `avx2`.
+"""The level `avxvnni` with its instruction emulated (tests/native/emulated/vnni.py): the bits are those of the level `avx2`.
 
 It runs linear with integers and stored codes, and attention over integers. Where this CPU has the instruction, it also
 runs with the instruction itself. Where that level is the best of the CPU, the whole grids run.
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.native import vnni
+from tests.native.emulated import vnni
 from tests.ops import test_attention_native as attention
 from tests.ops import test_linear_native as linear
 from tests.ops import test_stored_native as stored

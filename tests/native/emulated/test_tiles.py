@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.tiles import HERE, LEVEL, TILES, unusable, with_tiles
+from tests.native.emulated.tiles import HERE, LEVEL, TILES, unusable, with_tiles
 from twostroke.backends.cpu import LEVELS, available_levels, best_level, build
 from twostroke.backends.cpu.library import LEVELS_OF
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.native.emulated import LIGHT, EmulatedLevel
+from tests.native.emulated.emulated import LIGHT, EmulatedLevel
 
 HERE = Path(__file__).parent
 

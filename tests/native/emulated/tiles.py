@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from tests.native.emulated import EmulatedLevel, with_header
+from tests.native.emulated.emulated import EmulatedLevel, with_header
 
 TILES = "amx-emulated"
 HERE = Path(__file__).parent

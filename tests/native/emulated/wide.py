@@ -1,7 +1,7 @@
 """Run tests, or the digests of logits, with a level of AVX-512 that this CPU lacks: emulated by AVX2 (avx512.py).
 
-    python -m tests.native.wide avx512|amx ARGUMENTS OF PYTEST...
-    python -m tests.native.wide avx512|amx digests [--write]
+    python -m tests.native.emulated.wide avx512|amx ARGUMENTS OF PYTEST...
+    python -m tests.native.emulated.wide avx512|amx digests [--write]
 
 Use it for a change of kernels if you have no machine with AVX-512. It compiles for some minutes, once. Nothing here
 measures how fast a level is.
@@ -13,8 +13,8 @@ import sys
 
 import pytest
 
-from tests.native.avx512 import AMX, LEVEL
-from tests.native.emulated import EmulatedLevel
+from tests.native.emulated.avx512 import AMX, LEVEL
+from tests.native.emulated.emulated import EmulatedLevel
 from twostroke.backends.cpu import available_levels, library
 
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tests.native import wide
-from tests.native.avx512 import LEVEL
+from tests.native.emulated import wide
+from tests.native.emulated.avx512 import LEVEL
 from twostroke.backends.cpu import build
 
 INTRINSIC = re.compile(rb"\b_mm512_\w+")
@@ -26,4 +26,4 @@ def test_every_instruction_that_kernels_use_is_emulated() -> None:
 
 def test_words_that_are_not_understood_are_answered_with_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert [wide.main(arguments) for arguments in ([], ["avx2", "tests"], ["amx"])] == [2, 2, 2]
-    assert "python -m tests.native.wide" in capsys.readouterr().err
+    assert "python -m tests.native.emulated.wide" in capsys.readouterr().err

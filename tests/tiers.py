@@ -68,8 +68,8 @@ KEPT_FILES = {
     "tests/models": "config_fields experts gpt2 newer_fields parity prediction refused_fields",
     "tests/native": "build context fences object_cache pool",
     "tests/ops": (
-        "attention_native cases_native embed_native experts_native feed_forward_native latent_native linear_native "
-        "registry running states_native stored_native"
+        "attention/attention_native attention/latent_native products/experts_native products/feed_forward_native "
+        "products/linear_native products/stored_native cases_native embed_native registry running states_native"
     ),
     "tests/page": "chat markdown page",
     "tests/planner": "memory_nodes model_config plan worked_figures",
@@ -167,8 +167,8 @@ def rest_daily(cases: Iterable[Any], kept: Iterable[Any]) -> list[Any]:
 def levels() -> tuple[str, ...]:
     """The instruction-set levels to test: all that this machine runs, or in a quick run the best of them.
 
-    On a machine with avx512, avxvnni is tested by tests/ops/test_vnni_native.py. The whole grids of avxvnni run where
-    it is the best level.
+    On a machine with avx512, avxvnni is tested by tests/ops/products/test_vnni_native.py. The whole grids of avxvnni
+    run where it is the best level.
     """
     found = tuple(level for level in available_levels() if level != "avxvnni" or "avx512" not in available_levels())
     return found[-1:] if TIER.quick else found

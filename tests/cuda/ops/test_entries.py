@@ -10,8 +10,8 @@ import pytest
 from tests.cuda.emulator.fake import controls
 from tests.cuda.ops.operands import run_on
 from tests.cuda.ops.same_bits import same_bits
+from tests.ops.attention.test_entries_native import filled
 from tests.ops.native import batch_of, normal
-from tests.ops.test_entries_native import filled
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.operands import AttentionBatch

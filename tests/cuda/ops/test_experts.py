@@ -8,7 +8,7 @@ import pytest
 from tests.cuda.ops.same_bits import same_bits
 from tests.ops.banks import bank
 from tests.ops.native import random_rows
-from tests.ops.test_experts_native import routes_of
+from tests.ops.products.test_experts_native import routes_of
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.operands import F32Array

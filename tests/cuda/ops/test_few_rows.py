@@ -8,7 +8,7 @@ import pytest
 
 from tests.cuda.ops.same_bits import same_bits
 from tests.ops.native import format_id, random_rows, random_weight
-from tests.ops.test_stored_native import packed
+from tests.ops.products.test_stored_native import packed
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.types.spec.formats import WeightFormat, WeightKind

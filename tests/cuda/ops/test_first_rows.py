@@ -8,7 +8,7 @@ import pytest
 
 from tests.cuda.ops.same_bits import same_bits
 from tests.ops.native import format_id, random_rows
-from tests.ops.test_first_rows_native import FORMATS, STORED, positions_of, weight_of
+from tests.ops.products.test_first_rows_native import FORMATS, STORED, positions_of, weight_of
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.quant.formats import INT8

@@ -7,8 +7,8 @@ import pytest
 from tools.gpu.cases import numbers
 
 from tests.cuda.ops.operands import run_on
+from tests.ops.attention.test_attention_native import filled_layer
 from tests.ops.native import batch_of
-from tests.ops.test_attention_native import filled_layer
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.program.values import ALL_AHEAD

@@ -8,8 +8,8 @@ import pytest
 from tests.cuda.ops.same_bits import same_bits
 from tests.ops.banks import joined
 from tests.ops.native import random_rows
-from tests.ops.test_experts_native import routes_of
-from tests.ops.test_stored_native import KINDS, packed, shapes
+from tests.ops.products.test_experts_native import routes_of
+from tests.ops.products.test_stored_native import KINDS, packed, shapes
 from tests.tiers import thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice

@@ -10,7 +10,7 @@ import pytest
 from tests.cuda.ops.same_bits import same_bits
 from tests.ops.banks import joined
 from tests.ops.native import random_rows, random_weight
-from tests.ops.test_stored_native import KINDS, packed, shapes
+from tests.ops.products.test_stored_native import KINDS, packed, shapes
 from tests.tiers import thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.ops.attention.test_latent_native import queries, whole_numbers
 from tests.ops.native import batch_of, normal, random_rows, slots_of
-from tests.ops.test_latent_native import queries, whole_numbers
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.attention import entry_write
 from twostroke.ops.attention.entries import entry_cache

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.ops.attention.test_attention_native import filled_layer, queries
 from tests.ops.native import batch_of
-from tests.ops.test_attention_native import filled_layer, queries
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.types.errors import BackendError

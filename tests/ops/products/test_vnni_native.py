@@ -1,4 +1,5 @@
-"""The level `avxvnni` with its instruction emulated (tests/native/emulated/vnni.py): the bits are those of the level `avx2`.
+"""The level `avxvnni` with its instruction emulated (tests/native/emulated/vnni.py): the bits are those of the level
+`avx2`.
 
 It runs linear with integers and stored codes, and attention over integers. Where this CPU has the instruction, it also
 runs with the instruction itself. Where that level is the best of the CPU, the whole grids run.
@@ -13,11 +14,11 @@ import numpy as np
 import pytest
 
 from tests.native.emulated import vnni
-from tests.ops import test_attention_native as attention
-from tests.ops import test_linear_native as linear
-from tests.ops import test_stored_native as stored
+from tests.ops.attention import test_attention_native as attention
 from tests.ops.native import INTEGER_FORMATS, batch_of, format_id, random_rows, random_weight
 from tests.ops.native import linear as product
+from tests.ops.products import test_linear_native as linear
+from tests.ops.products import test_stored_native as stored
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.ops.operands import PackedWeight
 from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.ops.native import LEVELS, check_guard, format_id, guarded, random_rows, random_weight
-from tests.ops.test_stored_native import packed
+from tests.ops.products.test_stored_native import packed
 from twostroke.backends.cpu.ops import CpuOps
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight
 from twostroke.ops.products import linear

@@ -1,4 +1,5 @@
-"""The level `amx` with emulated matrix registers (tests/native/emulated/tiles.py): a part of the grids of attention and linear.
+"""The level `amx` with emulated matrix registers (tests/native/emulated/tiles.py): a part of the grids of attention and
+linear.
 
 Of attention it runs the cases that these registers multiply: bf16 pages and a head size that is a multiple of 32. Of
 linear it runs integers. The whole grids run where the CPU has the registers.
@@ -14,9 +15,9 @@ import pytest
 
 from tests.native.emulated import tiles
 from tests.ops import native
-from tests.ops import test_attention_native as attention
-from tests.ops import test_linear_native as linear
+from tests.ops.attention import test_attention_native as attention
 from tests.ops.native import INTEGER_FORMATS, ROTATED_FORMATS, format_id, random_rows, random_weight
+from tests.ops.products import test_linear_native as linear
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind

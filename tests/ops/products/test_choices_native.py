@@ -7,7 +7,7 @@ import pytest
 
 from tests.ops.banks import bank
 from tests.ops.native import check_guard, format_id, guarded, random_rows
-from tests.ops.test_experts_native import routes_of
+from tests.ops.products.test_experts_native import routes_of
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import experts, idle_share

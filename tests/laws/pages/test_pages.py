@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("page", ["START-HERE.md", "ARCHITECTURE.md", "adr/0015-a-model-is-a-traced-program.md"])

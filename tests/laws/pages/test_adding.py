@@ -58,7 +58,7 @@ from twostroke.types.errors import BackendError, CorruptModel, UnsupportedModel
 from twostroke.types.spec.formats import F32, KVKind, WeightFormat, WeightKind
 from twostroke.weights.tensors import wanted_tensors
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "adding.md").read_text()
 CONFIG: dict[str, Any] = {
     "architectures": ["EchoForCausalLM"],

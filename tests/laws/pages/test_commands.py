@@ -11,7 +11,7 @@ import click
 
 from twostroke.cli.main import main
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 OTHERS = ("CLI.md",)
 """Pages with options that the program itself prints."""
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if path.name not in OTHERS]

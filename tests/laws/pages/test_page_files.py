@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "src" / "twostroke" / "server" / "page"
 FILES = sorted(path for kind in ("*.js", "*.css", "*.html") for path in PAGE.rglob(kind))
 MARKUP = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|srcdoc|\beval\(|new Function|setHTML")

@@ -57,7 +57,7 @@ KEPT_OF_AN_ENGINE_FILE = 4
 KEPT_FILES = {
     "tests/agents": "coding_agent frameworks",
     "tests/bench": "compare families fidelity",
-    "tests/cli": "cli kernels plan process start store verbs_of_every_day",
+    "tests/cli": "predicted/plan store/store store/verbs_of_every_day cli kernels process start",
     "tests/cluster": "kill links one_fault page_calls",
     "tests/cuda": "engine/models ops/cases ops/places device sample",
     "tests/disk": "harm index same_bits",

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.adapters.random_lora import write_random_lora
-from tests.cluster.several import HELLO, Several, several
+from tests.cluster.several_models.several import HELLO, Several, several
 from tests.retrieval.folders import write_embedding, write_reranker
 from tests.serve.harness import serving, wait_until
 from twostroke.assets import spark_path

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.cluster.several import HELLO, Several, several
+from tests.cluster.several_models.several import HELLO, Several, several
 from tests.serve.harness import WAIT_S, wait_until
 from twostroke.assets import spark_path
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cluster.several import Several, several
+from tests.cluster.several_models.several import Several, several
 from tests.serve.harness import wait_until
 from tests.tiers import TIER
 from twostroke.assets import spark_path

@@ -14,7 +14,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.cluster.several import Several, several
+from tests.cluster.several_models.several import Several, several
 from tests.serve.harness import Live, serving
 from tests.vision.folders import picture, png, smolvlm
 from twostroke.server.build import build_server

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from huggingface_hub import constants
 from msgspec.structs import replace
 
-from tests.cluster.several import Several, several
+from tests.cluster.several_models.several import Several, several
 from tests.serve.harness import wait_until
 from tests.weights import hub_models
 from tests.weights.fake_hub import FakeHub, serve

@@ -65,7 +65,7 @@ KEPT_FILES = {
     "tests/faults": "first_uses planted_defects random_schedules",
     "tests/fleet": "failover page_exchange router wire",
     "tests/load": "parts session verbs",
-    "tests/models": "config_fields experts gpt2 newer_fields parity prediction refused_fields",
+    "tests/models": "fields/config_fields fields/newer_fields fields/refused_fields experts gpt2 parity prediction",
     "tests/native": "build context fences object_cache pool",
     "tests/ops": (
         "attention/attention_native attention/latent_native products/experts_native products/feed_forward_native "

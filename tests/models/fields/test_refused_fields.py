@@ -15,7 +15,7 @@ from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.types.spec.refused_fields import CHANGING, FROM_KEYS
 
 LLAMA = sizes("LlamaForCausalLM", 199, 64, 112, 2, 4)
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "twostroke" / "models"
+SOURCE = Path(__file__).resolve().parents[3] / "src" / "twostroke" / "models"
 
 
 def strange(neutral: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.models.families.stored import FAMILIES, config_of
-from tests.models.test_config_fields import ABSENT, agrees_with_transformers, is_refused_by_name, named
+from tests.models.fields.test_config_fields import ABSENT, agrees_with_transformers, is_refused_by_name, named
 from twostroke.models.common.registry import read_model
 
 SCALED = {"rope_type": "linear", "factor": 3.0, "rope_theta": 100.0}

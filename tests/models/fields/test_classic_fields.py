@@ -13,8 +13,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.models.families.stored import write_checkpoint
+from tests.models.fields.test_config_fields import ABSENT, agrees_with_transformers, ids, is_refused_by_name, named
 from tests.models.parity import Loaded
-from tests.models.test_config_fields import ABSENT, agrees_with_transformers, ids, is_refused_by_name, named
 from twostroke.models.common.blocks.alibi import alibi_slopes
 from twostroke.ops.reference import ReferenceOps
 

@@ -87,7 +87,8 @@ KEPT_FILES = {
     "tests/speculate": "acceptance default_way draft guesser mtp ngram real_engine",
     "tests/text": (
         "forms/library talk/ends talk/find talk/formats talk/held talk/laws_of_talk talk/speaker talk/switches "
-        "talk/unseen chat_template cut_json detokenizer grammar history legal_ids schema stops token_bound tokenizer"
+        "talk/unseen grammar/grammar grammar/schema chat_template cut_json detokenizer history legal_ids stops "
+        "token_bound tokenizer"
     ),
     "tests/vision": "files/bad_images files/pixels served/input exactness families smolvlm",
     "tests/weights": (

@@ -11,9 +11,9 @@ import jsonschema_rs
 import pytest
 from msgspec import structs
 
+from tests.text.grammar.schema_kinds import MODELS, PYDANTIC, ZOD, without_unique_items
+from tests.text.grammar.test_grammar import allowed
 from tests.text.kinds import make
-from tests.text.schema_kinds import MODELS, PYDANTIC, ZOD, without_unique_items
-from tests.text.test_grammar import allowed
 from twostroke.server.api.changed.kept_tools import FunctionSpec, Tool
 from twostroke.server.api.tool_use import _held
 from twostroke.text.grammar.compiler import GrammarCompiler

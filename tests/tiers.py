@@ -71,7 +71,7 @@ KEPT_FILES = {
         "attention/attention_native attention/latent_native products/experts_native products/feed_forward_native "
         "products/linear_native products/stored_native cases_native embed_native registry running states_native"
     ),
-    "tests/page": "chat markdown page",
+    "tests/page": "chats/chat markdown page",
     "tests/planner": "memory_nodes model_config plan worked_figures",
     "tests/program": "cache_groups check cut fuse trace values with_adapters",
     "tests/quantize": "folds gguf keys layouts mathematics",

@@ -12,11 +12,11 @@ import pytest
 from selenium import webdriver
 
 from tests.page.browser import browser, by, complaints, text_of, texts_of, until
+from tests.page.chats.test_chat import answers, press, questions
+from tests.page.chats.test_history import kept
 from tests.page.scripted import Scripted, scripted
 from tests.page.steps import LAST, ask, open_page, wait_answer, wait_live
-from tests.page.test_chat import answers, press, questions
 from tests.page.test_files import give
-from tests.page.test_history import kept
 from twostroke.server.stored.chats import StoredChats
 from twostroke.server.stored.records import FullFolder, Records
 

@@ -11,11 +11,11 @@ import pytest
 from selenium import webdriver
 
 from tests.page.browser import by, complaints, text_of, texts_of, until
+from tests.page.chats.test_chat import answers, press, questions
+from tests.page.chats.test_history import MOST_CHATS, kept, plant
 from tests.page.scripted import Scripted
 from tests.page.steps import LAST, ask, open_page, wait_answer
-from tests.page.test_chat import answers, press, questions
 from tests.page.test_files import give
-from tests.page.test_history import MOST_CHATS, kept, plant
 from tests.vision.folders import picture, png
 
 pytestmark = pytest.mark.browser

@@ -6,9 +6,9 @@ import pytest
 from selenium import webdriver
 
 from tests.page.browser import by, complaints, resize, set_value, text_of, until
+from tests.page.chats.test_chat import answers, press, questions
 from tests.page.scripted import Scripted
 from tests.page.steps import LAST, ask, open_page
-from tests.page.test_chat import answers, press, questions
 from tests.page.test_layout import CUT, too_wide
 from tests.serve.harness import Live
 

@@ -7,9 +7,9 @@ from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
 from tests.page.browser import by, text_of, until
+from tests.page.chats.test_chat import answers, press, questions
 from tests.page.scripted import Scripted
 from tests.page.steps import LAST, ask, open_page, wait_answer, wait_live
-from tests.page.test_chat import answers, press, questions
 
 pytestmark = pytest.mark.browser
 FIRST = "#messages li.user:nth-of-type(1)"

@@ -8,9 +8,9 @@ import pytest
 from selenium import webdriver
 
 from tests.page.browser import by, text_of, until
+from tests.page.chats.test_chat import answers, questions
 from tests.page.scripted import Scripted
 from tests.page.steps import ask, open_page, send, wait_live
-from tests.page.test_chat import answers, questions
 
 pytestmark = pytest.mark.browser
 MOST_CHATS, MOST_CHARACTERS = 50, 2_000_000

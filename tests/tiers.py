@@ -61,7 +61,9 @@ KEPT_FILES = {
     "tests/cluster": "kill links one_fault page_calls",
     "tests/cuda": "engine/models ops/cases ops/places device sample",
     "tests/disk": "harm index same_bits",
-    "tests/engine": "async_engine exactness grammar isolate limits llm llm_states session sync_engine",
+    "tests/engine": (
+        "shells/async_engine shells/llm shells/llm_states shells/sync_engine exactness grammar isolate limits session"
+    ),
     "tests/faults": "first_uses planted_defects random_schedules",
     "tests/fleet": "failover page_exchange router wire",
     "tests/load": "parts session verbs",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.engine.fakes import bench
-from tests.engine.test_llm_states import folder_of
+from tests.engine.shells.test_llm_states import folder_of
 from twostroke.assembly.engine import Heart, build_sync
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.engine.async_engine import AsyncEngine

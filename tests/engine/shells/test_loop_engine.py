@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.engine.fakes import Bench, bench
 from twostroke.engine.loop_engine import LoopEngine
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import EngineStopped, UnreadOverflow
 from twostroke.types.output import Delta, GenerationOutput
 from twostroke.types.request import FinishReason
-
-from .fakes import Bench, bench
 
 
 class Polled:

@@ -13,6 +13,7 @@ from functools import partial
 
 import pytest
 
+from tests.engine.fakes import Bench, bench
 from twostroke.cost.history.accounts import Accounts
 from twostroke.engine.answers.reader_watch import ReaderWatch
 from twostroke.engine.async_engine import AsyncEngine
@@ -23,8 +24,6 @@ from twostroke.types.output import Delta, Timings
 from twostroke.types.plan import Plan
 from twostroke.types.recorded.parts import TimeParts
 from twostroke.types.request import FinishReason
-
-from .fakes import Bench, bench
 
 
 @asynccontextmanager

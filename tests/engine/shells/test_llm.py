@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.engine.fakes import Bench, bench
 from twostroke import llm as facade
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.text.templates.chat_template import ChatTemplate
@@ -14,8 +15,6 @@ from twostroke.types.errors import BackendError, InvalidRequest
 from twostroke.types.request import FinishReason
 from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.weights.packed.background_check import BackgroundCheck
-
-from .fakes import Bench, bench
 
 TEMPLATE = ChatTemplate({"default": "{% for m in messages %}<s>{{ m.role }}:{{ m.content }}\n{% endfor %}bot:"}, {})
 SHORT = SamplingParams(max_tokens=3)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.engine.fakes import bench
 from twostroke.engine import turns as turns_module
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.engine.turns import FairLock
@@ -17,8 +18,6 @@ from twostroke.llm import LLM
 from twostroke.types.errors import EngineStopped
 from twostroke.types.request import FinishReason
 from twostroke.types.sampling.sampling_params import SamplingParams
-
-from .fakes import bench
 
 THREADS = 6
 PATIENCE_S = 60.0  # a hang fails the test instead of blocking the run

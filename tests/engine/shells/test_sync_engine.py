@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.engine.fakes import bench
 from tests.tiers import examples
 from twostroke.engine.core import STEP_FAULT
 from twostroke.engine.sync_engine import SyncEngine
@@ -16,8 +17,6 @@ from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import Delta
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason
-
-from .fakes import bench
 
 ANSWER = "naïve café, 你好 🙂 and so on"
 

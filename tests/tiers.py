@@ -86,7 +86,7 @@ KEPT_FILES = {
         "faults/overload shown/explain shown/metrics promises reach security serve streaming_parts"
     ),
     "tests/sim": "cold_start fleet records",
-    "tests/speculate": "acceptance default_way draft guesser mtp ngram real_engine",
+    "tests/speculate": "heads/mtp acceptance default_way draft guesser ngram real_engine",
     "tests/text": (
         "forms/library talk/ends talk/find talk/formats talk/held talk/laws_of_talk talk/speaker talk/switches "
         "talk/unseen grammar/grammar grammar/schema chat_template cut_json detokenizer history legal_ids stops "

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tests.speculate.predicted import add_layers
+from tests.speculate.heads.predicted import add_layers
 from twostroke.assembly.guessing.ahead import AheadLayer
 from twostroke.assembly.guessing.prediction import find_prediction
 from twostroke.models.common.prediction import read_prediction

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.cuda.emulator.fake import controls, same_level
-from tests.speculate.test_eagle3 import write as write_eagle3
-from tests.speculate.test_mtp import folder_of
+from tests.speculate.heads.test_eagle3 import write as write_eagle3
+from tests.speculate.heads.test_mtp import folder_of
 from tests.speculate.test_real_engine import AllOfThem
 from twostroke import LLM, SamplingParams
 from twostroke.runner.device.sampler import DeviceSampler

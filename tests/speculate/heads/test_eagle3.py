@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.speculate.test_mtp import KINDS, TEXTS
+from tests.speculate.heads.test_mtp import KINDS, TEXTS
 from tests.speculate.test_real_engine import AllOfThem
 from tests.weights.checkpoints import save
 from twostroke import LLM

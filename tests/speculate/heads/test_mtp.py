@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from tests.bench.random_checkpoint import write_random
 from tests.models.families.stored import config_of
-from tests.speculate.predicted import FILE, add_layers
+from tests.speculate.heads.predicted import FILE, add_layers
 from tests.speculate.test_real_engine import AllOfThem
 from twostroke import LLM
 from twostroke.assets import spark_path

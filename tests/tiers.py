@@ -81,9 +81,10 @@ KEPT_FILES = {
     "tests/real": "packages served templates",
     "tests/retrieval": "decoders encoders server",
     "tests/serve": (
-        "apis/answers apis/fields apis/formats apis/grammar apis/messages_api apis/ollama apis/openai_client "
-        "apis/responses_api apis/tools faults/bad_requests faults/disconnect faults/endings faults/kth_fault "
-        "faults/overload shown/explain shown/metrics promises reach security serve streaming_parts"
+        "apis/answers apis/clients/messages_api apis/clients/openai_client apis/clients/responses_api "
+        "apis/engines/ollama apis/fields apis/formats apis/grammar apis/tools/tools faults/bad_requests "
+        "faults/disconnect faults/endings faults/kth_fault faults/overload shown/explain shown/metrics promises reach "
+        "security serve streaming_parts"
     ),
     "tests/sim": "cold_start fleet records",
     "tests/speculate": "heads/mtp acceptance default_way draft guesser ngram real_engine",

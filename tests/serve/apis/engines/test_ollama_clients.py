@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tests.serve.apis.test_tools import CALL, CITY, serve
+from tests.serve.apis.tools.test_tools import CALL, CITY, serve
 from tests.serve.fakes import MODEL
 from tests.serve.harness import Live
 

@@ -12,7 +12,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.serve.apis.test_stored_work import client_of, prompt, stored
+from tests.serve.apis.stored.test_stored_work import client_of, prompt, stored
 from tests.serve.fakes import MODEL, FakeEngine, fake_parts
 from tests.serve.harness import Live, serving, wait_until
 

@@ -12,7 +12,7 @@ import ollama
 import pytest
 from ollama import Client, ResponseError
 
-from tests.serve.apis.test_tools import CALL, CITY, THINKING, serve
+from tests.serve.apis.tools.test_tools import CALL, CITY, THINKING, serve
 from tests.serve.fakes import CONTEXT, MODEL, FakeEngine, fake_parts
 from tests.serve.harness import Live, Reply, serving
 

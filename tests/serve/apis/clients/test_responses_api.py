@@ -9,7 +9,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.serve.apis.test_tools import CALL, CITY, THINKING, serve
+from tests.serve.apis.tools.test_tools import CALL, CITY, THINKING, serve
 from tests.serve.fakes import MODEL, FakeEngine, fake_parts
 from tests.serve.harness import Live, serving
 

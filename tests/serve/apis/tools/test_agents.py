@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.apis.test_tools import CITY
+from tests.serve.apis.tools.test_tools import CITY
 from tests.serve.fakes import CONTEXT, END_ID, MODEL, VOCAB, FakeEngine, fake_parts
 from tests.serve.harness import Live, Reply, serving
 from twostroke.engine.limits import EngineLimits

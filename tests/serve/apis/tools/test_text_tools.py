@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from tests.serve.apis.test_agents import USER, ask, prompt, warned
-from tests.serve.apis.test_tools import serve
+from tests.serve.apis.tools.test_agents import USER, ask, prompt, warned
+from tests.serve.apis.tools.test_tools import serve
 from tests.serve.fakes import MODEL, FakeEngine, fake_parts
 from tests.serve.harness import Live, serving
 from twostroke.server.api.changed.client_lines import ClientLines

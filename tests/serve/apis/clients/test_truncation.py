@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from tests.serve.apis.test_agents import FLAT_TOOL, ask, prompt, warned
+from tests.serve.apis.tools.test_agents import FLAT_TOOL, ask, prompt, warned
 from tests.serve.fakes import CONTEXT, MODEL
 from tests.serve.harness import Live
 from twostroke.server.api.changed.truncated import MOST_ROOM, room_for, shortened

@@ -22,7 +22,7 @@ from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Timings
 from twostroke.types.request import FinishReason
 
-DASHBOARD = Path(__file__).resolve().parents[3] / "deploy" / "grafana" / "twostroke.json"
+DASHBOARD = Path(__file__).resolve().parents[4] / "deploy" / "grafana" / "twostroke.json"
 REQUESTS, PROMPT, NEW = 6, 23, 10
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from twostroke.backends.cpu import available_levels, build, library
+from twostroke.system.object_cache import ObjectCache
 
 TARGET = "x86_64"
 LIGHT = (*build.RELEASE, *build.LIGHT)
@@ -103,7 +104,7 @@ def _built(level: EmulatedLevel) -> Path:
 
 
 def with_header(
-    header: Path, kept: build.ObjectCache, compiler: build.Compiler, unit: Path, flags: tuple[str, ...]
+    header: Path, kept: ObjectCache, compiler: build.Compiler, unit: Path, flags: tuple[str, ...]
 ) -> Path:
     """The object of one file, with a header before it."""
 

@@ -57,12 +57,13 @@ KEPT_OF_AN_ENGINE_FILE = 4
 KEPT_FILES = {
     "tests/agents": "coding_agent frameworks",
     "tests/bench": "compare families fidelity",
-    "tests/cli": "predicted/plan store/store store/verbs_of_every_day cli kernels process start",
+    "tests/cli": "predicted/plan store/store store/verbs_of_every_day cli kernels process signals start",
     "tests/cluster": "kill links one_fault page_calls",
     "tests/cuda": "engine/models ops/cases ops/places device sample",
     "tests/disk": "harm index same_bits",
     "tests/engine": (
-        "shells/async_engine shells/llm shells/llm_states shells/sync_engine exactness grammar isolate limits session"
+        "shells/async_engine shells/early_ends shells/llm shells/llm_states shells/sync_engine exactness grammar "
+        "isolate limits session"
     ),
     "tests/faults": "first_uses planted_defects random_schedules",
     "tests/fleet": "failover page_exchange router wire",
@@ -82,9 +83,9 @@ KEPT_FILES = {
     "tests/retrieval": "decoders encoders server",
     "tests/serve": (
         "apis/answers apis/clients/messages_api apis/clients/openai_client apis/clients/responses_api "
-        "apis/engines/ollama apis/fields apis/formats apis/grammar apis/tools/tools faults/bad_requests "
-        "faults/disconnect faults/endings faults/kth_fault faults/overload shown/explain shown/metrics promises reach "
-        "security serve streaming_parts"
+        "apis/engines/ollama apis/fields apis/formats apis/grammar apis/tools/tools faults/bad_bodies "
+        "faults/bad_requests faults/disconnect faults/endings faults/kth_fault faults/overload shown/explain "
+        "shown/metrics promises reach security serve streaming_parts"
     ),
     "tests/sim": "cold_start fleet records",
     "tests/speculate": "heads/mtp acceptance default_way draft guesser ngram real_engine",
@@ -96,7 +97,8 @@ KEPT_FILES = {
     "tests/vision": "files/bad_images files/pixels served/input exactness families smolvlm",
     "tests/weights": (
         "gguf/blocks gguf/container gguf/end_to_end gguf/families gguf/stored gguf/tokenizers quantized/formats "
-        "quantized/golden store/names files_as_found generation hub load packed_cache safetensors"
+        "quantized/golden store/names files_as_found generation hub load "
+        "packed/packed_cache packed/packed_damage safetensors"
     ),
 }
 """Files of slow folders, without `test_` and `.py`, that a quick run has: each room and its main promises. It imports

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.weights.test_packed_cache import flip
+from tests.weights.packed.test_packed_damage import flip
 from twostroke.weights.packed.file import SAMPLED_BLOCKS, header_of, open_file
 
 GENERATE = ("generate", "Say something.", "--max-tokens", "4", "--weights", "int8", "--threads", "1")

@@ -19,7 +19,7 @@ def records() -> dict[str, dict[str, Any]]:
 
 
 def test_the_records_are_those_of_the_families_that_tests_have() -> None:
-    """If this fails, run python -m tools.measure_parity --missing and then make docs."""
+    """If this fails, run python -m tools.errors.measure_parity --missing and then make docs."""
     tested = {family: name for name, families in by_architecture().items() for family in families}
     assert {family: record["architecture"] for family, record in records().items()} == tested
 

@@ -7,7 +7,7 @@ import copy
 from typing import Any
 
 import pytest
-from tools.measure_published import merged, rows_of, with_result
+from tools.errors.measure_published import merged, rows_of, with_result
 from tools.pages.published import (
     BEGIN,
     END,

@@ -6,7 +6,7 @@ dialogues of tools/spark/dialogues.py. The exact logits are this engine's with e
 model shows how far llama.cpp's logits are from the exact ones on the float32 file. Files of `twostroke quantize` also
 get greedy answers. Writes docs/kl.json and its page, docs/quantization.md.
 
-    python -m tools.measure_kl [--json] [--types Q4_K_M ...] [--dialogues 16] [--peers FOLDER]
+    python -m tools.errors.measure_kl [--json] [--types Q4_K_M ...] [--dialogues 16] [--peers FOLDER]
 
 --json prints the records and writes nothing. Needs: twostroke bench peers install llama_cpp.
 """
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.format_speed import machine
+from tools.errors.format_speed import machine
 from tools.generate_docs import PAGES, ROOT
 from tools.kl.divergence import divergence, joined
 from tools.kl.engines import llama_cpp, our_answers, our_logits, their_logits

@@ -3,7 +3,7 @@
 Both models of docs/quantization.md are measured: spark, and spark with outliers. The speed of spark in each format is
 measured too. With --speed, only the speed is measured and the other records are kept.
 
-    python -m tools.measure_formats [--json] [--speed] [--only FORMAT ...]
+    python -m tools.errors.measure_formats [--json] [--speed] [--only FORMAT ...]
 
 --json prints the records and writes nothing. --only measures these formats (as they are asked for: "--kv-format int4"
 is "kv-format int4" here) and keeps the other records.
@@ -23,8 +23,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tools import format_speed
-from tools.format_speed import machine, tokens_per_second
+from tools.errors import format_speed
+from tools.errors.format_speed import machine, tokens_per_second
 from tools.generate_docs import PAGES, ROOT
 from tools.pages.quantization import ASKED, FILE, KEYS
 from tools.spark.dialogues import dialogues

@@ -5,8 +5,8 @@ prefill, chunks and every decode step at each native level of this machine. The 
 The computation is the one that tests/models/test_parity.py tests. tools/generate_docs.py makes docs/models.md from the
 rows. Rows of families that no longer exist are dropped.
 
-    python -m tools.measure_parity [FAMILY ...]     all families, or those named
-    python -m tools.measure_parity --missing        those without a row
+    python -m tools.errors.measure_parity [FAMILY ...]     all families, or those named
+    python -m tools.errors.measure_parity --missing        those without a row
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.models.parity import parity_of
 
 from twostroke.backends.cpu import available_levels
 
-FILE = Path(__file__).resolve().parent.parent / "docs" / "parity.json"
+FILE = Path(__file__).resolve().parents[2] / "docs" / "parity.json"
 
 
 def record_of(family: str, architecture: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Measures how the error of weights, K and V grows with the position in a long text.
 
-    python -m tools.measure_long_contexts FOLDER --tokens 8000 --settings f32:bf16 f32:int8 int8:bf16 int8:int8 [--json]
+    python -m tools.errors.measure_long_contexts FOLDER --tokens 8000 [--json] \\
+        --settings f32:bf16 f32:int8 int8:bf16 int8:int8
 
 The truth is the same checkpoint with float32 weights, K and V. A setting is a format of weights and one of K and V. The
 error is that of docs/quantization.md: |log p - log p(float32)| of the likeliest tokens, weighted by float32's

@@ -1,8 +1,8 @@
 """Measures errors, bits and speeds of engines on published models, and writes docs/published.json and its pages.
 
-    python -m tools.measure_published --folder NAME=FOLDER ...   errors and bits; the machine may be busy
-    ... --speed                                                   and speeds, in alternating rounds: a quiet machine
-    python -m tools.measure_published --result NAME=FILE ...      take over what `bench compare --save FILE` wrote
+    python -m tools.errors.measure_published --folder NAME=FOLDER ...  errors and bits; the machine may be busy
+    ... --speed                                                        and speeds, in turn: a quiet machine
+    python -m tools.errors.measure_published --result NAME=FILE ...    takes over what `bench compare --save` wrote
 
 --only and --kv-format choose formats, as --weights and --kv-format of `bench compare` do; records of other formats are
 kept. A peer that is not installed is left out, and a line tells how to install it.

@@ -2,7 +2,7 @@
 // scratch memory while `out` has its old content. The finished rows replace those of `out` after all rows were multiplied as usual.
 #include "twostroke/cuda/host/product.h"
 #include "twostroke/cuda/machine/words.h"
-#include "twostroke/first_positions.h"
+#include "twostroke/products/first_positions.h"
 
 namespace twostroke {
 namespace cuda {

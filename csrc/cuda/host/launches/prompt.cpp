@@ -1,6 +1,6 @@
 // Products of int8 and int4 weights with the rows of a prompt, on devices whose image has the products of warpgroups (linear_prompt.cpp).
 #include "twostroke/cuda/host/product.h"
-#include "twostroke/packed.h"
+#include "twostroke/products/packed.h"
 
 namespace twostroke {
 namespace cuda {

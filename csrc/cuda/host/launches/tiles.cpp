@@ -1,7 +1,7 @@
 // Products of whole-number weights with many rows of activations. The rows are rounded into tiles, and then the matrix units multiply them.
 // Mostly, all token tiles of one panel run at the same time, so that weights are read from memory once.
 #include "twostroke/cuda/host/product.h"
-#include "twostroke/packed.h"
+#include "twostroke/products/packed.h"
 
 namespace twostroke {
 namespace cuda {

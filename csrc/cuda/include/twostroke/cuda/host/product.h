@@ -2,7 +2,7 @@
 // memory.
 #pragma once
 #include "twostroke/cuda/host/launch.h"
-#include "twostroke/packed.h"
+#include "twostroke/products/packed.h"
 
 namespace twostroke {
 namespace cuda {

@@ -1,7 +1,7 @@
 // Code that rounds floats when weights are packed. 64 rows are the lanes of a block (columns, 64), and ts_pack's formats share these steps.
 // src/twostroke/ops/quant defines the results.
 #pragma once
-#include "twostroke/linear.h"
+#include "twostroke/products/linear.h"
 
 namespace twostroke {
 

@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "twostroke/abi.h"
-#include "twostroke/stored_shape.h"
+#include "twostroke/products/stored_shape.h"
 
 namespace twostroke {
 

@@ -1,7 +1,7 @@
 // The activation functions. Their numbers are those of src/twostroke/ops/rows/activation.py.
 #pragma once
 #include "twostroke/simd.h"
-#include "twostroke/softplus.h"
+#include "twostroke/rows/softplus.h"
 
 namespace twostroke {
 

@@ -1,6 +1,6 @@
 // One call of ts_linear or of a similar op, as its tasks see it.
 #pragma once
-#include "twostroke/linear.h"
+#include "twostroke/products/linear.h"
 
 namespace twostroke {
 

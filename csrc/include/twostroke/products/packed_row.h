@@ -1,6 +1,6 @@
 // Columns of one row of a packed matrix of an integer kind, as floats.
 #pragma once
-#include "twostroke/packed.h"
+#include "twostroke/products/packed.h"
 
 namespace twostroke {
 

@@ -1,7 +1,7 @@
 // An activation with four numbers from the checkpoint: see src/twostroke/ops/rows/pointwise.py.
 #pragma once
 #include "twostroke/simd.h"
-#include "twostroke/softplus.h"
+#include "twostroke/rows/softplus.h"
 
 namespace twostroke {
 

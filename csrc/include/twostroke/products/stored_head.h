@@ -1,6 +1,6 @@
 // The factors of one group's codes, and how cache lines are fetched, for levels that multiply stored codes directly.
 #pragma once
-#include "twostroke/stored.h"
+#include "twostroke/products/stored.h"
 #include "twostroke/stream.h"
 
 namespace twostroke {

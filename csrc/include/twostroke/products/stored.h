@@ -1,7 +1,7 @@
 // Weights with the codes and scales of a file of ggml. src/twostroke/ops/stored_layout.py defines the layouts.
 #pragma once
-#include "twostroke/linear.h"
-#include "twostroke/stored_shape.h"
+#include "twostroke/products/linear.h"
+#include "twostroke/products/stored_shape.h"
 
 namespace twostroke {
 

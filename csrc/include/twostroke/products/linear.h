@@ -5,9 +5,9 @@
 
 #include "twostroke/abi.h"
 #include "twostroke/level.h"
-#include "twostroke/packed.h"
+#include "twostroke/products/packed.h"
 #include "twostroke/stream.h"
-#include "twostroke/unrolled.h"
+#include "twostroke/products/unrolled.h"
 
 namespace twostroke {
 

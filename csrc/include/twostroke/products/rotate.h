@@ -10,8 +10,8 @@
 
 #include <utility>
 
-#include "twostroke/register_tiles.h"
-#include "twostroke/unrolled.h"
+#include "twostroke/products/register_tiles.h"
+#include "twostroke/products/unrolled.h"
 
 namespace twostroke {
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "twostroke/simd.h"
-#include "twostroke/states.h"
+#include "twostroke/states/states.h"
 
 namespace twostroke {
 

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "twostroke/stored_shape.h"
+#include "twostroke/products/stored_shape.h"
 
 namespace twostroke {
 

@@ -1,7 +1,7 @@
 // Functions of kernels of packed weights on registers of columns, for any width. Columns describes an instruction set: the number of
 // columns (kCount), registers of Floats and of Integers, and functions on them.
 #pragma once
-#include "twostroke/linear.h"
+#include "twostroke/products/linear.h"
 #include "twostroke/stream.h"
 
 namespace twostroke {

@@ -15,9 +15,10 @@ from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import StepCost
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.limits import EngineLimits
+from twostroke.engine.resources import Seeds
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
-from twostroke.engine.session import Seeds, Session
+from twostroke.engine.session import Session
 from twostroke.engine.step_loop import StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.models.common.registry import read_model

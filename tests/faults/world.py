@@ -26,10 +26,11 @@ from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.faults.isolate import IsolatingExecutor
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.plans_in_flight import PlansInFlight
+from twostroke.engine.resources import Seeds
 from twostroke.engine.scheduler.gauges import Gauges
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
-from twostroke.engine.session import Seeds, Session
+from twostroke.engine.session import Session
 from twostroke.engine.step_loop import MAX_FAULTS_IN_A_ROW, StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.lab.sim.clock import VirtualClock

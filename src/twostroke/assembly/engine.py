@@ -45,8 +45,9 @@ from twostroke.engine.faults.witness import Witness
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
 from twostroke.engine.record_file import RecordFile
+from twostroke.engine.resources import Resources
 from twostroke.engine.scheduler.scheduler import Scheduler
-from twostroke.engine.session import Resources, Session
+from twostroke.engine.session import Session
 from twostroke.engine.speculate.guesser import Guesser
 from twostroke.engine.speculate.proposer import Proposer
 from twostroke.engine.step_loop import StepLoop

@@ -24,7 +24,8 @@ from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
 from twostroke.distributed.wire.frames import ReplicaFacts
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.loop_engine import LoopEngine
-from twostroke.engine.session import Resources, Session
+from twostroke.engine.resources import Resources
+from twostroke.engine.session import Session
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.build import access_of, admission_of, settled, slots_in
 from twostroke.server.built import BuiltServer

@@ -22,7 +22,8 @@ from twostroke.distributed.cluster.model_process import Heard, ModelProcess
 from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
 from twostroke.engine.answers.reader import StreamReader
 from twostroke.engine.loop_engine import LoopEngine
-from twostroke.engine.session import Resources, Session
+from twostroke.engine.resources import Resources
+from twostroke.engine.session import Session
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.app import open_app
 from twostroke.server.build import access_of, admission_of, resolved_fingerprint, settled, slots_in

@@ -14,13 +14,8 @@ from twostroke.ops.operands import PackedWeight
 from twostroke.ops.products import embed as embed_contract
 from twostroke.ops.products import linear as contract
 from twostroke.ops.quant.codec import _aligned
-from twostroke.ops.stored_layout import (
-    StoredValues,
-    canonical,
-    holds_columns,
-    pack_stored,
-    stored_values,
-)
+from twostroke.ops.stored_layout import canonical, holds_columns, pack_stored, stored_values
+from twostroke.ops.stored_values import StoredValues
 from twostroke.ops.unpack import unpack
 from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import STORED_GROUP, WeightFormat, WeightKind

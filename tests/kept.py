@@ -25,7 +25,7 @@ from tests.judged import digest_of
 from tests.private_cache import JUDGED, RUN_FOLDER
 from tests.tiers import TIER
 from twostroke.assembly.settings.env import read_machine
-from twostroke.backends.cpu.build import ObjectCache
+from twostroke.system.object_cache import ObjectCache
 
 MOST_BYTES = 512 << 20
 """The files that were not used for the longest time are removed beyond this size."""

@@ -30,7 +30,7 @@ NATIVE_INPUTS = (
 )
 WHOLE_GRIDS = "tests/laws"
 """A law holds for all files, so its cases are never thinned."""
-EVERY_OP, EVERY_OP_OF_A_DEVICE = "test_cases_native.py", "tests/cuda/test_cases.py"
+EVERY_OP, EVERY_OP_OF_A_DEVICE = "test_cases_native.py", "tests/cuda/ops/test_cases.py"
 """Each case of these files is an op, which takes some of its calls. A run leaves out no case of the first file; a quick
 run leaves most cases of the second out."""
 PROCESS_TESTS = ("tests/cli", "tests/packaging", "tests/cuda", "tests/ranks", "tests/bench")
@@ -57,21 +57,24 @@ KEPT_OF_AN_ENGINE_FILE = 4
 KEPT_FILES = {
     "tests/agents": "coding_agent frameworks",
     "tests/bench": "compare families fidelity",
-    "tests/cli": "cli kernels plan process start store verbs_of_every_day",
+    "tests/cli": "predicted/plan store/store store/verbs_of_every_day cli kernels process signals start",
     "tests/cluster": "kill links one_fault page_calls",
-    "tests/cuda": "cases device models places sample",
+    "tests/cuda": "engine/models ops/cases ops/places device sample",
     "tests/disk": "harm index same_bits",
-    "tests/engine": "async_engine exactness grammar isolate limits llm llm_states session sync_engine",
+    "tests/engine": (
+        "shells/async_engine shells/early_ends shells/llm shells/llm_states shells/sync_engine exactness grammar "
+        "isolate limits session"
+    ),
     "tests/faults": "first_uses planted_defects random_schedules",
     "tests/fleet": "failover page_exchange router wire",
     "tests/load": "parts session verbs",
-    "tests/models": "config_fields experts gpt2 newer_fields parity prediction refused_fields",
+    "tests/models": "fields/config_fields fields/newer_fields fields/refused_fields experts gpt2 parity prediction",
     "tests/native": "build context fences object_cache pool",
     "tests/ops": (
-        "attention_native cases_native embed_native experts_native feed_forward_native latent_native linear_native "
-        "registry running states_native stored_native"
+        "attention/attention_native attention/latent_native products/experts_native products/feed_forward_native "
+        "products/linear_native products/stored_native cases_native embed_native registry running states_native"
     ),
-    "tests/page": "chat markdown page",
+    "tests/page": "chats/chat markdown page",
     "tests/planner": "memory_nodes model_config plan worked_figures",
     "tests/program": "cache_groups check cut fuse trace values with_adapters",
     "tests/quantize": "folds gguf keys layouts mathematics",
@@ -79,20 +82,23 @@ KEPT_FILES = {
     "tests/real": "packages served templates",
     "tests/retrieval": "decoders encoders server",
     "tests/serve": (
-        "apis/answers apis/fields apis/formats apis/grammar apis/messages_api apis/ollama apis/openai_client "
-        "apis/responses_api apis/tools faults/bad_requests faults/disconnect faults/endings faults/kth_fault "
-        "faults/overload shown/explain shown/metrics promises reach security serve streaming_parts"
+        "apis/answers apis/clients/messages_api apis/clients/openai_client apis/clients/responses_api "
+        "apis/engines/ollama apis/fields apis/formats apis/grammar apis/tools/tools faults/bad_bodies "
+        "faults/bad_requests faults/disconnect faults/endings faults/kth_fault faults/overload shown/explain "
+        "shown/metrics promises reach security serve streaming_parts"
     ),
     "tests/sim": "cold_start fleet records",
-    "tests/speculate": "acceptance default_way draft guesser mtp ngram real_engine",
+    "tests/speculate": "heads/mtp acceptance default_way draft guesser ngram real_engine",
     "tests/text": (
         "forms/library talk/ends talk/find talk/formats talk/held talk/laws_of_talk talk/speaker talk/switches "
-        "talk/unseen chat_template cut_json detokenizer grammar history legal_ids schema stops token_bound tokenizer"
+        "talk/unseen grammar/grammar grammar/schema chat_template cut_json detokenizer history legal_ids stops "
+        "token_bound tokenizer"
     ),
-    "tests/vision": "bad_images exactness families input pixels smolvlm",
+    "tests/vision": "files/bad_images files/pixels served/input exactness families smolvlm",
     "tests/weights": (
         "gguf/blocks gguf/container gguf/end_to_end gguf/families gguf/stored gguf/tokenizers quantized/formats "
-        "quantized/golden store/names files_as_found generation hub load packed_cache safetensors"
+        "quantized/golden store/names files_as_found generation hub load "
+        "packed/packed_cache packed/packed_damage safetensors"
     ),
 }
 """Files of slow folders, without `test_` and `.py`, that a quick run has: each room and its main promises. It imports
@@ -167,8 +173,8 @@ def rest_daily(cases: Iterable[Any], kept: Iterable[Any]) -> list[Any]:
 def levels() -> tuple[str, ...]:
     """The instruction-set levels to test: all that this machine runs, or in a quick run the best of them.
 
-    On a machine with avx512, avxvnni is tested by tests/ops/test_vnni_native.py. The whole grids of avxvnni run where
-    it is the best level.
+    On a machine with avx512, avxvnni is tested by tests/ops/products/test_vnni_native.py. The whole grids of avxvnni
+    run where it is the best level.
     """
     found = tuple(level for level in available_levels() if level != "avxvnni" or "avx512" not in available_levels())
     return found[-1:] if TIER.quick else found

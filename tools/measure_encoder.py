@@ -41,8 +41,10 @@ import torch
 import transformers
 from gguf import GGMLQuantizationType as Type
 from msgspec import Struct, structs
-from tests.vision.families import FAMILIES, GEMMA_MARKS, qwen_ids
-from tests.vision.family import TEXT, Family, library
+from tests.vision.families.family import TEXT, Family, library
+from tests.vision.families.gemma3 import GEMMA_MARKS
+from tests.vision.families.qwen import qwen_ids
+from tests.vision.families.registry import FAMILIES
 from tests.vision.folders import picture, png
 from tests.vision.projectors import write_projector, write_text
 from tools.encoder_peers import LLAMA, OPENVINO, Peer

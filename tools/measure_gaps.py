@@ -33,14 +33,15 @@ from msgspec import Struct, structs
 from PIL import Image
 from tests.serve.harness import Live, serving
 from tests.vision import folders
-from tests.vision.families import FAMILIES, qwen_ids
-from tests.vision.family import TEXT
-from tests.vision.test_input import part, text, url_of
+from tests.vision.families.family import TEXT
+from tests.vision.families.qwen import qwen_ids
+from tests.vision.families.registry import FAMILIES
+from tests.vision.served.test_input import part, text, url_of
 from tools.measure_encoder import SQUARE, even, siglip
 
 from twostroke.engine.scheduler.estimates.piece_times import PieceTimes
+from twostroke.runner.images.span_runner import SpanRunner
 from twostroke.runner.runner import ModelRunner
-from twostroke.runner.span_runner import SpanRunner
 from twostroke.server.build import build_server
 from twostroke.types.encode import PieceKind
 from twostroke.types.plan import Plan

@@ -30,9 +30,9 @@ from twostroke.engine.observer import NoObserver
 from twostroke.engine.stepper import Stepper
 from twostroke.lab.planner.ask import make_ask
 from twostroke.lab.planner.doctor.machine import ThisMachine
-from twostroke.lab.sim.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.fleet.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.fleet.routing import LeastLoaded
 from twostroke.lab.sim.replay import step_errors
-from twostroke.lab.sim.routing import LeastLoaded
 from twostroke.lab.sim.setup import Sizes, replica_setup
 from twostroke.lab.workload.draws import Draws
 from twostroke.lab.workload.figures import figures
@@ -41,7 +41,7 @@ from twostroke.lab.workload.summary import Summary, summary
 from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.models.common.work import work_of
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 TARGET = 0.10
 CONTEXT = 2048

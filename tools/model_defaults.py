@@ -3,7 +3,7 @@
     python -m tools.model_defaults                         reads all values again
     python -m tools.model_defaults MODEL_TYPE FIELD ...    adds these fields of a model_type, and reads all values again
 
-src/twostroke/models/common/fields/defaults.json has one line for each model_type. tests/models/test_defaults.py
+src/twostroke/models/common/fields/defaults.json has one line for each model_type. tests/models/fields/test_defaults.py
 compares it with transformers.
 """
 

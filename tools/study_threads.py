@@ -33,7 +33,7 @@ from twostroke.lab.threads.machine import CoreRates
 from twostroke.llm import LLM
 from twostroke.ops.operands import PackedWeight
 from twostroke.ops.quant.formats import weight_format
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 GIGA = 1e9
 PAGE = Path(__file__).resolve().parents[1] / "docs/studies/threads.md"

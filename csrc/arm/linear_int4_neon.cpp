@@ -1,7 +1,7 @@
 // int4 weights of ts_linear for ARMv8-A. For many rows the weights are unpacked to bytes. With the dot product instructions, few rows are
 // multiplied without this step, from the nibbles themselves.
 #if defined(TS_LEVEL_NEON)
-#include "twostroke/kernel_of.h"
+#include "twostroke/products/kernel_of.h"
 #include "twostroke/neon/linear.h"
 
 namespace twostroke {

@@ -1,7 +1,7 @@
 // The register tiles of ts_linear for ARMv8-A, for floats and bytes. A tile has up to 4 rows and crosses a panel in strips that fit 16
 // accumulators. A build with the dot product instructions uses them for bytes; the integers are the same.
 #if defined(TS_LEVEL_NEON)
-#include "twostroke/kernel_of.h"
+#include "twostroke/products/kernel_of.h"
 #include "twostroke/neon/linear.h"
 
 namespace twostroke {

@@ -1,7 +1,7 @@
 // The part of quantize_row that works on whole vectors, for ARMv8-A. It gives the same bits as generic/linear/linear_quantize.cpp.
 #if defined(TS_LEVEL_NEON)
 #include "twostroke/neon/linear.h"
-#include "twostroke/quantize_steps.h"
+#include "twostroke/products/quantize_steps.h"
 
 namespace twostroke {
 namespace {

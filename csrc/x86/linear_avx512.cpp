@@ -1,6 +1,6 @@
 // The register tiles of ts_linear for AVX-512 with VNNI: floats, with up to 6 rows by 64 columns in 24 accumulators, and few rows of bytes.
 #if defined(TS_LEVEL_AVX512)
-#include "twostroke/stored.h"
+#include "twostroke/products/stored.h"
 #include "twostroke/stream.h"
 #include "twostroke/x86/linear_avx512.h"
 

@@ -1,7 +1,7 @@
 // Multiplies several tiles of rows by a panel of floats, for AVX-512. A few columns are widened to float32 in the first-level cache and
 // multiplied by all tiles. Each tile fetches an equal part of the next few columns. The sums of the other tiles stay in that cache.
 #if defined(TS_LEVEL_AVX512)
-#include "twostroke/linear_job.h"
+#include "twostroke/products/linear_job.h"
 #include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {

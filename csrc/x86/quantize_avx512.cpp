@@ -1,6 +1,6 @@
 // The part of quantize_row that works on whole steps, for AVX-512 with VNNI. It gives the same bits as generic/linear/linear_quantize.cpp.
 #if defined(TS_LEVEL_AVX512)
-#include "twostroke/quantize_steps.h"
+#include "twostroke/products/quantize_steps.h"
 #include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {

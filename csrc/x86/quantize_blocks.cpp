@@ -2,8 +2,8 @@
 #if defined(TS_LEVEL_AVX512)
 #include <type_traits>
 
-#include "twostroke/quantize_steps.h"
-#include "twostroke/rotate.h"
+#include "twostroke/products/quantize_steps.h"
+#include "twostroke/products/rotate.h"
 #include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {

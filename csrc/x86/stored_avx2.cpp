@@ -1,7 +1,7 @@
 // Products with stored codes in their stored form, for AVX2 and FMA. Few rows are multiplied by a panel that is read once, because a stream
 // waits for memory. Many rows are multiplied by one group after the other.
 #if defined(TS_LEVEL_AVX2)
-#include "twostroke/kernel_of.h"
+#include "twostroke/products/kernel_of.h"
 #include "twostroke/x86/stored_codes_avx2.h"
 
 namespace twostroke {

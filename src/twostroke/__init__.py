@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from twostroke.llm import LLM
     from twostroke.types.errors import TwostrokeError
     from twostroke.types.grammar import Grammar
-    from twostroke.types.sampling_params import SamplingParams
+    from twostroke.types.sampling.sampling_params import SamplingParams
 
 _HOMES = {
     "LLM": "twostroke.llm",
     "AsyncEngine": "twostroke.engine.async_engine",
     "Grammar": "twostroke.types.grammar",
-    "SamplingParams": "twostroke.types.sampling_params",
+    "SamplingParams": "twostroke.types.sampling.sampling_params",
     "TwostrokeError": "twostroke.types.errors",
 }
 

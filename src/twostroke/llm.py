@@ -22,24 +22,24 @@ from twostroke.cost.history.ledger import MAX_FINISHED
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.ops.program.model import Model
 from twostroke.text.params_in_tokens import in_tokens
-from twostroke.text.quoting import Quoting, Rendered
+from twostroke.text.templates.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import BackendError, ConfigError, InvalidRequest
-from twostroke.types.exchange_spent import ExchangeSpent
-from twostroke.types.field_values import whole_numbers
-from twostroke.types.open_values import filled
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 from twostroke.types.pooling import Task
+from twostroke.types.reading.field_values import whole_numbers
+from twostroke.types.reading.user_path import user_path
+from twostroke.types.recorded.exchange_spent import ExchangeSpent
 from twostroke.types.request import FinishReason
-from twostroke.types.sampling_params import SamplingParams
-from twostroke.types.user_path import user_path
+from twostroke.types.sampling.open_values import filled
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
     from twostroke.cost.explain.explanation import Explanation
     from twostroke.images.eyes import Eyes
     from twostroke.runner.adapters.shelf import AdapterShelf
     from twostroke.runner.retrieval.reranker import Ranked
-    from twostroke.text.chat_template import ChatTemplate
+    from twostroke.text.templates.chat_template import ChatTemplate
 
 TextOrTokens = str | Sequence[int] | Prompt
 """The types of a prompt: a text, token ids, or a Prompt as `chat_prompt` returns it."""

@@ -12,8 +12,8 @@ from tests.serve.fakes import END_ID, VOCAB, FakeEngine, fake_parts
 from tests.serve.harness import Live, serving
 from tests.text.talk.reading import written
 from twostroke.engine.limits import EngineLimits
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.format import Format
+from twostroke.text.templates.chat_template import ChatTemplate
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.request import FinishReason
 

@@ -12,8 +12,8 @@ from tests.serve.fakes import MODEL
 from tests.serve.harness import Live, Reply
 from tests.text.talk.reading import TOOLS
 from tests.tiers import rest_daily
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.catalog import FORMATS
+from twostroke.text.templates.chat_template import ChatTemplate
 
 PATHS = {
     "chat": "/v1/chat/completions",

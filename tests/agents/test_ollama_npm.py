@@ -11,8 +11,8 @@ import pytest
 
 from tests.agents.npm import installed
 from tests.real.packages import MARK, NotHere
-from tests.serve.apis.test_ollama import TOOLS
-from tests.serve.apis.test_tools import CALL, serve
+from tests.serve.apis.engines.test_ollama import TOOLS
+from tests.serve.apis.tools.test_tools import CALL, serve
 from tests.serve.fakes import CONTEXT, MODEL, fake_parts
 from tests.serve.harness import serving
 

@@ -27,7 +27,7 @@ from twostroke.runner.runner import ModelRunner
 from twostroke.types.cache_pools import window_pages
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.request import FinishReason, Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights

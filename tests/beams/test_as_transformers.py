@@ -18,7 +18,7 @@ from tests.tiers import fewer, thinned
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.text.stop_text import stop_text
 from twostroke.types.request import FinishReason
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PROMPT = (5, 17, 99, 23, 42, 8, 61, 77, 3, 120, 31, 64, 90, 12, 55, 101, 44, 7, 19)
 ENDS = frozenset({11, 29, 50, 83, 140, 160})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.serve.harness import Live, serving
-from twostroke.engine.chosen import ChosenAnswers
+from twostroke.engine.answers.chosen import ChosenAnswers
 from twostroke.llm import LLM
 from twostroke.server.build import build_server
 from twostroke.types.errors import BackendError
@@ -16,7 +16,7 @@ from twostroke.types.grammar import Grammar
 from twostroke.types.output import Delta, GenerationOutput
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PROMPT = "The cache holds pages"
 OPTIONS = {"kv_memory": "20MB", "threads": 1}

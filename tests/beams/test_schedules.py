@@ -15,7 +15,7 @@ from tests.beams.machine import EverySecond, Found, Loaded, drive, load, machine
 from tests.tiers import fewer
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.request import FinishReason, Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 FAMILIES = ["llama3-grouped", "mistral-window", "mamba2", "qwen3-next"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tools import measure_published
+from tools.errors import measure_published
 
 from tests.bench.test_compare import LIMITS
 from tests.bench.test_fidelity import TRUTH, fake

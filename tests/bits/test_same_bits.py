@@ -8,7 +8,7 @@ import pytest
 
 from tests.bits import digests
 from tests.bits.digests import WHOLE, cases, changes, family_digests, name_of, recorded
-from tests.native import tiles
+from tests.native.emulated import tiles
 from tests.tiers import TIER, levels, thinned
 
 REMEDY = "If the change is meant: python -m tests.bits.digests --write, and say in the commit why."

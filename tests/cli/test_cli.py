@@ -227,7 +227,10 @@ def test_generate_keeps_to_a_pattern_and_to_a_schema(tmp_path):
         assert told.returncode == 2 and not told.stdout
 
 
-def test_who_asks_for_the_shells_script_reads_how_to_get_it() -> None:
-    """docker, kubectl and others print it by `completion`; here `generate` was suggested."""
-    told = CliRunner().invoke(main, ["completion", "bash"])
-    assert told.exit_code == 2 and "_TWOSTROKE_COMPLETE=bash_source twostroke" in told.output
+@pytest.mark.parametrize(
+    ("words", "shell"), [(["bash"], "bash"), (["zsh"], "zsh"), (["fish"], "fish"), ([], "bash"), (["tcsh"], "bash")]
+)
+def test_who_asks_for_the_shells_script_reads_how_to_get_it(words: list[str], shell: str) -> None:
+    """docker, kubectl and others print it by `completion`; here `generate` was suggested, then bash's for zsh."""
+    told = CliRunner().invoke(main, ["completion", *words])
+    assert told.exit_code == 2 and f"_TWOSTROKE_COMPLETE={shell}_source twostroke" in told.output

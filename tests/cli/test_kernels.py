@@ -118,7 +118,7 @@ def test_bad_input_is_one_error(words: list[str], code: int, said: str) -> None:
 
 
 def test_a_device_says_its_kernels_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.cuda.fake import built_folder
+    from tests.cuda.emulator.fake import built_folder
     from twostroke.backends.cuda import library
 
     monkeypatch.setattr(library, "LIBRARY_FOLDER", built_folder())

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.patience import PATIENCE_S
 from tests.serve.harness import Live, serving
-from twostroke.assembly.replica import ReplicaEndpoint, build_replica
+from twostroke.assembly.processes.replica import ReplicaEndpoint, build_replica
 from twostroke.server.build import build_server
 from twostroke.server.build_front import build_front
 

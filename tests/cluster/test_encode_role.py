@@ -20,8 +20,8 @@ from tests.cluster.test_images_of_replicas import OPTIONS, replica
 from tests.cluster.test_kill_transfer import Replica, join
 from tests.vision.folders import picture, smolvlm, user, write_family
 from twostroke import LLM
-from twostroke.assembly.encoder_heart import EncoderHeart
-from twostroke.assembly.replica import BuiltReplica
+from twostroke.assembly.images.encoder_heart import EncoderHeart
+from twostroke.assembly.processes.replica import BuiltReplica
 from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.fleet.fleet import ReplicaFleet
@@ -30,7 +30,7 @@ from twostroke.distributed.wire.frames import ReplicaRole
 from twostroke.types.errors import ConfigError
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.request import FinishReason, Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 CHATS: list[list[Any]] = [

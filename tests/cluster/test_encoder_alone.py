@@ -18,8 +18,8 @@ from tests.cluster.test_kill_transfer import SOURCE
 from tests.patience import PATIENCE_S
 from tests.vision.folders import FAMILIES, smolvlm, write_family
 from tests.vision.projectors import write_projector, write_text
-from twostroke.assembly.encoder_heart import build_encoder_heart
 from twostroke.assembly.find import FoundEncoder, find_encoder, find_model
+from twostroke.assembly.images.encoder_heart import build_encoder_heart
 from twostroke.assembly.settings.engine_settings import CacheSettings, MemorySettings
 from twostroke.assembly.settings.env import process_environment
 from twostroke.distributed.cluster.arithmetic import difference

@@ -16,8 +16,8 @@ from tests.cluster.in_process import no_word
 from tests.patience import PATIENCE_S
 from tests.serve.harness import Live, serving
 from tests.vision.folders import picture, png, smolvlm
-from tests.vision.test_input import chat, part, text, url_of
-from twostroke.assembly.replica import BuiltReplica, ReplicaEndpoint, build_replica
+from tests.vision.served.test_input import chat, part, text, url_of
+from twostroke.assembly.processes.replica import BuiltReplica, ReplicaEndpoint, build_replica
 from twostroke.distributed.wire.frames import ReplicaRole
 from twostroke.server.build import build_server
 from twostroke.server.build_front import build_front

@@ -23,7 +23,7 @@ from tests.tiers import TIER
 from twostroke.distributed.fleet.fleet import MOST_DEATHS
 from twostroke.llm import LLM
 from twostroke.types.grammar import Grammar
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 SCHEMA = {
     "type": "object",

@@ -25,7 +25,7 @@ from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.fleet.fleet import ReplicaFleet
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.request import FinishReason, Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 SOURCE = Path(__file__).parents[2] / "src"

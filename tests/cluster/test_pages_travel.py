@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.patience import PATIENCE_S
-from twostroke.assembly.replica import BuiltReplica, ReplicaEndpoint, build_replica
+from twostroke.assembly.processes.replica import BuiltReplica, ReplicaEndpoint, build_replica
 from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.fleet.fleet import ReplicaFleet
@@ -20,7 +20,7 @@ from twostroke.distributed.wire.frames import ReplicaRole
 from twostroke.types.errors import ConfigError
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 OPTIONS = {"threads": "1", "kv_memory": "8MB"}

@@ -15,7 +15,7 @@ from twostroke.engine.sync_engine import SyncEngine
 from twostroke.models.common.work import work_of
 from twostroke.ops.quant.formats import FORMATS
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 from .virtual import MACHINE, SPEC, Lab, text

@@ -13,9 +13,9 @@ from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import WorkCounter
 from twostroke.lab.planner.adapted import with_places
 from twostroke.lab.planner.target import named_target
-from twostroke.lab.sim.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.fleet.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.fleet.routers import named_router
 from twostroke.lab.sim.prompts import heart_request
-from twostroke.lab.sim.routers import named_router
 from twostroke.lab.sim.setup import Sizes, replica_setup
 from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.models.common.registry import read_model

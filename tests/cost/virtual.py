@@ -15,9 +15,10 @@ from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import StepCost
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.limits import EngineLimits
+from twostroke.engine.resources import Seeds
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
-from twostroke.engine.session import Seeds, Session
+from twostroke.engine.session import Session
 from twostroke.engine.step_loop import StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.models.common.registry import read_model
@@ -25,7 +26,7 @@ from twostroke.models.common.work import work_of
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken, StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.spec.hardware_catalogue import CATALOGUE
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cuda.fake import built_folder, controls, device, fake_driver, same_level
+from tests.cuda.emulator.fake import built_folder, controls, device, fake_driver, same_level
 from tests.tiers import TIER
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda import library

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cuda.fake import built_folder, controls, device, fake_driver
-from tests.cuda.operands import run_on
+from tests.cuda.emulator.fake import built_folder, controls, device, fake_driver
+from tests.cuda.ops.operands import run_on
 from twostroke.backends.cuda import library
 from twostroke.backends.cuda.arrays import DeviceArray
 from twostroke.backends.cuda.device import CudaDevice

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.cuda.fake import built_folder, controls, device, fake_driver
-from tests.cuda.operands import run_on
+from tests.cuda.emulator.fake import built_folder, controls, device, fake_driver
+from tests.cuda.ops.operands import run_on
 from tests.ops.test_recorded import packed
 from twostroke.backends.cpu.recorded import Calls
 from twostroke.backends.cuda.device import CudaDevice
@@ -21,7 +21,7 @@ from twostroke.backends.cuda.health import check_device
 from twostroke.llm import LLM
 from twostroke.ops.rows.pointwise import PointStep, Pointwise, program_of
 from twostroke.types.errors import BackendError
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 MEMORY_BYTES = 64 << 20
 SMALL = {"context": "128", "max_step_tokens": "64", "max_sequences": "4", "kv_memory": "2MB"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cuda.fake import built_folder
+from tests.cuda.emulator.fake import built_folder
 from twostroke.backends.cuda import build
 from twostroke.backends.cuda.images import HOPPER_HAS, images
 from twostroke.backends.cuda.library import missing_parts

@@ -15,7 +15,7 @@ import pytest
 from tools.gpu import compare, kernel_shapes, measure, outside, schedules, shapes
 from tools.gpu.compare import compared
 
-from tests.cuda.fake import controls, device, same_level
+from tests.cuda.emulator.fake import controls, device, same_level
 from twostroke.models.common.registry import read_model
 
 MAY_BE_THERE = {"_distutils_hack", "typing_extensions"}

@@ -11,7 +11,7 @@ from tools.gpu.cases import op_cases
 from tools.gpu.compare import on_device
 from tools.gpu.op_cases import OpCase
 
-from tests.cuda.fake import built_folder, controls, device, wrong
+from tests.cuda.emulator.fake import built_folder, controls, device, wrong
 from tests.cuda.test_sample import any_sequence, both, rows_of
 from tests.tiers import TIER, fewer, thinned
 from twostroke.backends.cuda.device import CudaDevice

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tools.gpu.logits_there import LogitsThere
 
-from tests.cuda.fake import controls, device, wrong
+from tests.cuda.emulator.fake import controls, device, wrong
 from tests.sampling.test_choose import planned
 from tests.tiers import examples
 from twostroke.backends.cuda.device import CudaDevice
@@ -24,10 +24,10 @@ from twostroke.runner.device.sampler import MANY_TOP, NO_ROOM, NOT_FINITE, Devic
 from twostroke.runner.samplers import HostSampler, Sampled
 from twostroke.runner.sampling.sampler import sample
 from twostroke.types.errors import BackendError
-from twostroke.types.forbidden_tokens import NoTokenLeft
 from twostroke.types.grammar import GrammarFault
 from twostroke.types.plan import Plan, PlannedSequence
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.forbidden_tokens import NoTokenLeft
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 class Mask:

@@ -9,11 +9,11 @@ import pytest
 
 from tests.bench.random_checkpoint import write_random
 from tests.bits import digests
-from tests.cuda.fake import controls, device
-from tests.cuda.operands import run_on
+from tests.cuda.emulator.fake import controls, device
+from tests.cuda.ops.operands import run_on
 from tests.models.families.stored import config_of
+from tests.ops.attention.test_entries_native import CONTEXTS, filled
 from tests.ops.native import batch_of, normal
-from tests.ops.test_entries_native import CONTEXTS, filled
 from tests.runner.memories import write_rows
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.backends.cuda.limits import scratch_bytes

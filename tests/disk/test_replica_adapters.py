@@ -13,7 +13,7 @@ from tests.adapters.random_lora import write_random_lora
 from tests.cluster.in_process import no_word
 from tests.patience import PATIENCE_S
 from tests.serve.harness import serving
-from twostroke.assembly.replica import ReplicaEndpoint, build_replica
+from twostroke.assembly.processes.replica import ReplicaEndpoint, build_replica
 from twostroke.assets import spark_path
 from twostroke.cost.disk_price import DiskPrice
 from twostroke.distributed.fleet.fixed_adapters import named_salt, salt_by_content

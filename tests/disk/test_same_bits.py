@@ -12,7 +12,7 @@ from twostroke.cost.disk_price import DiskPrice
 from twostroke.engine.disk import saving
 from twostroke.llm import LLM
 from twostroke.types.output import GenerationOutput, Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 FAMILIES = ["smollm3", "gemma3", "mamba2", "qwen3-next", "lfm2", "deepseek-v3", "gpt-oss", "recurrent-gemma"]
 PARAMS = SamplingParams(temperature=1.0, max_tokens=24, seed=5, logprobs=2)

@@ -19,7 +19,7 @@ from twostroke.server.build import build_server
 from twostroke.server.slots import kept
 from twostroke.server.slots.kept import Slots, SlotTokens
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 LONG = "The engine reads prompts in chunks and decodes tokens one after the other. " * 12
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.cluster.several import Several, several
+from tests.cluster.several_models.several import Several, several
 from tests.disk.running import always_read, served
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.several import Several, several
+from tests.cluster.several_models.several import Several, several
 from tests.disk.running import always_read
 from tests.disk.test_restart import FIRST, SAME, later
 

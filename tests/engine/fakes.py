@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.limits import EngineLimits
+from twostroke.engine.resources import Seeds
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
-from twostroke.engine.session import Seeds, Session
+from twostroke.engine.session import Session
 from twostroke.engine.step_loop import StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.text.tokenizer import Tokenizer
@@ -19,7 +20,7 @@ from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Prompt, Timings
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken, StepResult, TokenLogprob
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 from ..text.kinds import make
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twostroke.engine.completion_text import CompletionText, Piece
+from twostroke.engine.answers.completion_text import CompletionText, Piece
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.result import TokenLogprob
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 from ..text.kinds import make
 

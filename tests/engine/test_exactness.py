@@ -48,7 +48,7 @@ from twostroke.types.event import FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.grammar import Grammar
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.request import FinishReason, Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights

@@ -22,7 +22,7 @@ from twostroke.runner.runner import ModelRunner
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 SMALL = {"kv_memory": "4MB", "context": 1024, "threads": 1, "max_step_tokens": 128, "max_sequences": 4}
 

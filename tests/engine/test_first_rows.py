@@ -13,7 +13,7 @@ from twostroke.models.common.registry import read_model
 from twostroke.ops.products.linear import FIRST_POSITIONS, MatrixOp
 from twostroke.ops.program.values import POSITIONS, Size
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import KVKind
 
 __all__ = ["load", "pools"]

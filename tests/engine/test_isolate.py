@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 
 from tests.engine.fakes import bench
-from tests.engine.test_llm_states import folder_of
+from tests.engine.shells.test_llm_states import folder_of
 from twostroke.assembly.engine import Heart, build_sync
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.executor import Executor
-from twostroke.engine.isolate import IsolatingExecutor, joined
+from twostroke.engine.faults.isolate import IsolatingExecutor, joined
 from twostroke.engine.step_loop import MAX_FAULTS_IN_A_ROW
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import BackendError, EngineStopped, UnreadOverflow
-from twostroke.types.exchange_spent import ExchangeSpent
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan
+from twostroke.types.recorded.exchange_spent import ExchangeSpent
 from twostroke.types.request import FinishReason
 from twostroke.types.result import SampledToken, StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 POISON = (7, 7, 7)
 

@@ -11,7 +11,7 @@ from twostroke.engine.limits import EngineLimits
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 LIMITS = EngineLimits(context_tokens=100, vocab_size=50, pool_tokens=200, end_token_ids=frozenset({1}))
 SMALL_POOL = EngineLimits(context_tokens=100, vocab_size=50, pool_tokens=64, end_token_ids=frozenset())

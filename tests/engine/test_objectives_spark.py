@@ -10,7 +10,7 @@ from twostroke.assembly.engine import build_sync
 from twostroke.types.errors import Overloaded
 from twostroke.types.output import Prompt
 from twostroke.types.request import FinishReason
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 ROOM = {"kv_memory": "40MB", "threads": 1}
 

@@ -12,11 +12,11 @@ from tests.faults.expected import Expected, text_of
 from tests.faults.memory import VOCAB_SIZE, begin, link
 from twostroke.engine.beams.search import BeamSearch, Rules
 from twostroke.engine.executor import Executor
-from twostroke.types.many_answers import num_offered
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.request import FinishReason
 from twostroke.types.result import Continuation, SampledToken, StepResult
+from twostroke.types.sampling.many_answers import num_offered
 
 SCORES = 997
 

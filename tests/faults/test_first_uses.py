@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from twostroke.assembly import optional
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler
+from twostroke.text.templates.chat_template import ChatTemplate
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.first_use.lazy_module import LazyModule
+from twostroke.types.first_use.made_once import made_once
 from twostroke.types.grammar import Grammar
-from twostroke.types.lazy_module import LazyModule
-from twostroke.types.made_once import made_once
 
 THREADS = 8
 SPARK = Path(optional.__file__).resolve().parents[1] / "assets" / "spark"
@@ -86,7 +86,7 @@ def test_each_object_makes_its_own() -> None:
 
 IMPORTED_AT_ONCE = """
 import json, sys, threading
-from twostroke.types.lazy_module import LazyModule
+from twostroke.types.first_use.lazy_module import LazyModule
 sys.setswitchinterval(1e-6)
 names = json.loads(sys.argv[1])
 barrier, wrong = threading.Barrier(8), []

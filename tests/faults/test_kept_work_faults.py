@@ -17,7 +17,16 @@ import openai
 import pytest
 
 from tests.disk.test_slots import act, complete, spark
-from tests.serve.apis.test_stored_work import MODEL, batch_ended, chat, client_of, ended, lines_of, results, stored
+from tests.serve.apis.stored.test_stored_work import (
+    MODEL,
+    batch_ended,
+    chat,
+    client_of,
+    ended,
+    lines_of,
+    results,
+    stored,
+)
 from tests.serve.fakes import fake_parts
 from tests.serve.harness import serving, wait_until
 from twostroke.server.stored import batches, keeping, records

@@ -8,10 +8,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from tests.faults.beams import Offering, expected_beams, some_searches
+from tests.faults.drawn_parts import make_pools, make_prompts
 from tests.faults.expected import Expected, Letters, expected
 from tests.faults.fairness import Fairness
 from tests.faults.faulty import Fault, FaultRates, FaultyExecutor, InjectedFault
@@ -22,27 +23,26 @@ from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
 from twostroke.cost.work import Work
 from twostroke.engine.beams.book import BeamBook
 from twostroke.engine.cache.manager import CacheManager
-from twostroke.engine.isolate import IsolatingExecutor
+from twostroke.engine.faults.isolate import IsolatingExecutor
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.plans_in_flight import PlansInFlight
+from twostroke.engine.resources import Seeds
 from twostroke.engine.scheduler.gauges import Gauges
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
-from twostroke.engine.session import Seeds, Session
+from twostroke.engine.session import Session
 from twostroke.engine.step_loop import MAX_FAULTS_IN_A_ROW, StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.lab.sim.clock import VirtualClock
 from twostroke.lab.sim.predicted import PredictedExecutor
 from twostroke.runner.sampling.random_draw import sibling_seed
 from twostroke.text.stop_text import stop_text
-from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Delta, Prompt, Timings
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import StepResult
-from twostroke.types.sampling_params import SamplingParams
 
 CONTEXT_TOKENS = 64
 MAX_STEPS = 20_000
@@ -370,50 +370,3 @@ def only_injected(error: BaseException) -> None:
     """The stepper catches any error of an executor. So an error that no fault has injected is a finding."""
     if not isinstance(error, InjectedFault):
         raise error
-
-
-def make_pools(dice: random.Random, num_pages: int, page_tokens: int, limits: SchedulerLimits) -> CachePools:
-    """A quarter of the seeds get only pages without a window. The others also get windows, states, or both."""
-    full, windows, states = dice.choice(
-        [(1, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (1, 2, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1)]
-    )
-    pages = [PagePoolSize(num_pages)] * full
-    for _ in range(windows):
-        window = dice.choice([1, 2, 3, 7, 8, 20])
-        chunk = min(limits.max_step_tokens, dice.choice([1, 5, 12, 40]))
-        least = window_pages(window, chunk, page_tokens)
-        pages.append(PagePoolSize(least + dice.choice([0, 0, 1, 5, 30]), window))
-    slots = dice.choice([1, 2, limits.max_sequences, limits.max_sequences + 2, 3 * limits.max_sequences + 10])
-    return CachePools(tuple(pages), slots * states, limits.max_step_tokens)
-
-
-def make_prompts(dice: random.Random) -> list[tuple[int, Prompt]]:
-    """Pairs (turn, prompt): a few requests, some with a common beginning, some with siblings, stops, priorities and
-    salts."""
-    stem = tuple(dice.randrange(VOCAB_SIZE) for _ in range(20))
-    made: list[tuple[int, Prompt]] = []
-    spread, longest = dice.choice([(0, 24), (0, 12), (4, 16), (15, 16)])
-    for number in range(dice.randint(1, 7)):
-        own = tuple(dice.randrange(VOCAB_SIZE) for _ in range(dice.randint(1, 12)))
-        params = SamplingParams(
-            n=dice.choice([1, 1, 1, 2, 3]),
-            seed=dice.getrandbits(40),
-            max_tokens=dice.randint(1, longest),
-            ignore_eos=dice.random() < 0.2,
-            stop_token_ids=tuple(dice.sample(range(VOCAB_SIZE), dice.choice([0, 0, 1]))),
-        )
-        if dice.random() < 0.3:
-            params = replace(params, stop=tuple(dice.choice("ABCDEFGHIJ") for _ in range(3)))
-        elif dice.random() < 0.3:
-            params = replace(params, min_tokens=dice.randint(0, params.max_tokens or 1))
-        prompt = Prompt(
-            stem[: dice.choice([0, 0, 5, 8, 16, 20])] + own,
-            params,
-            f"r{number}",
-            dice.choice(["", "", "b"]),
-            dice.choice([0, 0, 0, 1]),
-        )
-        made.append((dice.randint(0, spread), prompt))
-    if dice.random() < 0.2:  # an id comes again, perhaps while the first is live; then it is refused
-        made.append((dice.randint(10, 40), replace(made[0][1], priority=0)))
-    return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twostroke.distributed.fleet.totals import MOST_INSTANCES, FleetTotal, FleetTotals
 from twostroke.distributed.wire.frames import ReplicaLoad
-from twostroke.types.verified_guesses import VerifiedGuesses
+from twostroke.types.recorded.verified_guesses import VerifiedGuesses
 
 ONE = ReplicaLoad(preemptions=2, query_tokens=30, hit_tokens=20, guesses=VerifiedGuesses(3, 9, 4, (3, 1)))
 

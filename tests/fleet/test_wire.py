@@ -46,7 +46,7 @@ from twostroke.types.grammar import Grammar
 from twostroke.types.images import Sheet
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import TokenLogprob
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 LOGPROB = TokenLogprob(3, -0.25, ((3, -0.25), (4, -1.5)))
 

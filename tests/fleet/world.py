@@ -53,7 +53,7 @@ from twostroke.types.event import Event, FinishedEvent, TokenEvent
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.plan import Plan
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 ARITHMETIC = Arithmetic(1, "int8", "int8", "none", "whole", "t", 1, "p")
 BEAT_S, STEP_S = 0.25, 0.02

@@ -1,4 +1,5 @@
-"""msgspec builds types in one place (types/decoders.py) when modules are imported, and never while bytes are read."""
+"""msgspec builds types in one place (types/reading/decoders.py) when modules are imported, and never while bytes are
+read."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.laws.test_house import nodes_of, tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "twostroke"
-HOME = PACKAGE / "types" / "decoders.py"
+HOME = PACKAGE / "types" / "reading" / "decoders.py"
 MODULES = sorted(path for folder in (PACKAGE, ROOT / "tools") for path in folder.rglob("*.py") if path != HOME)
 BUILDERS = {"json_decoder", "msgpack_decoder"}
 BODY_HOME = "twostroke.server.gate.decode"

@@ -1,11 +1,10 @@
-"""The laws of docs/ARCHITECTURE.md that a script can check: sizes, first docstrings, one reader of the environment, no
-eval."""
+"""The laws of docs/ARCHITECTURE.md that a script can check: first docstrings, names of classes, one reader of the
+environment, no eval. Sizes are in test_sizes.py."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +13,6 @@ SOURCE = ROOT / "src" / "twostroke"
 DRIVERS = SOURCE / "lab" / "bench" / "peers" / "drivers"  # the Python of other engines runs these, not ours
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if DRIVERS not in path.parents)
 NATIVE = sorted(path for kind in ("*.cpp", "*.h") for path in (ROOT / "csrc").rglob(kind))
-MOST_ARGUMENTS = 7
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 SHARED_NAMES = {
     **dict.fromkeys(("Answer", "Bound", "Comparison", "Limits", "Line", "Load", "Phase"), 2),
@@ -51,41 +49,12 @@ def lines_of(path: Path) -> int:
     return len(text_of(path).splitlines())
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in nodes_of(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
 def test_files_are_found() -> None:
     assert len(MODULES) > 100 and len(NATIVE) > 15
 
 
 def test_the_core_stays_small() -> None:
     assert lines_of(SOURCE / "engine" / "core.py") < 150
-
-
-def test_files_and_functions_are_small() -> None:
-    sized = [*MODULES, *NATIVE, *sorted((ROOT / "tools").rglob("*.py"))]
-    found = {short(path): lines for path in sized if (lines := lines_of(path)) > 400}
-    for path in sized:
-        if path.suffix == ".py":
-            sizes = {f"{short(path)}: {f.name}": (f.end_lineno or 0) - f.lineno + 1 for f in functions(path)}
-            found |= {name: size for name, size in sizes.items() if size > 80}
-    assert found == {}
-
-
-def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """The names of its arguments, without a method's own object."""
-    asked = function.args
-    stars = [each for each in (asked.vararg, asked.kwarg) if each is not None]
-    names = [each.arg for each in (*asked.posonlyargs, *asked.args, *asked.kwonlyargs, *stars)]
-    return [name for name in names if name not in ("self", "cls")]
-
-
-def test_functions_have_few_arguments() -> None:
-    found = []
-    for path in [*MODULES, *sorted((ROOT / "tools").rglob("*.py"))]:
-        found += [f"{short(path)}: {each.name}" for each in functions(path) if len(arguments(each)) > MOST_ARGUMENTS]
-    assert found == [], "name the objects that its arguments form"
 
 
 def test_modules_open_with_a_docstring() -> None:

@@ -13,7 +13,7 @@ CONDITION = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\bTS_LEVEL_", re.MU
 CHOOSING = {
     # these define a level in numbers
     "csrc/include/twostroke/level.h": 7,
-    "csrc/include/twostroke/register_tiles.h": 3,
+    "csrc/include/twostroke/products/register_tiles.h": 3,
     # these choose the headers with a level's vectors
     "csrc/include/twostroke/simd.h": 3,
     "csrc/include/twostroke/integers.h": 3,

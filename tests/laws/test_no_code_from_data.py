@@ -34,20 +34,19 @@ REFUSED_ATTRIBUTES = WORDS | {"__reduce__", "__reduce_ex__", "__setstate__"}
 REFUSED_TEXTS = WORDS | NAMES_THAT_RUN_DATA - {"compile"}
 MAY_IMPORT = {  # each takes names from one table or one folder of its own
     "importlib": {
-        "__init__.py", "cli/main.py", "models/common/registry.py", "ops/registry.py", "types/lazy_module.py",
+        "__init__.py", "cli/main.py", "models/common/registry.py", "ops/registry.py", "types/first_use/lazy_module.py",
         "server/attached/pdf.py", "text/talk/catalog.py",
     },
     "ctypes": {
         "backends/cpu/build.py", "backends/cpu/library.py", "backends/cuda/arrays.py", "backends/cuda/device.py",
-        "backends/cuda/library.py", "assembly/machine/heap.py", "text/sandbox.py", "weights/packed/writeback.py",
-        "system/linux.py",
-        "weights/packed/cold_file.py",
+        "backends/cuda/library.py", "assembly/machine/heap.py", "text/templates/sandbox.py",
+        "weights/packed/writeback.py", "system/linux.py", "weights/packed/cold_file.py",
         "text/grammar/library.py", "system/macos.py", "system/windows.py",
     },
     "subprocess": {
         "backends/cpu/build.py", "backends/cuda/build.py", "lab/bench/busy.py", "lab/bench/peers/environment.py",
         "lab/bench/peers/session.py", "distributed/cluster/keeper.py", "distributed/cluster/model_process.py",
-        "distributed/ranks/processes.py", "text/grammar/guard.py", "images/decoder.py", "system/posix.py",
+        "distributed/ranks/processes.py", "text/grammar/guard.py", "images/decoding/decoder.py", "system/posix.py",
         "system/windows.py", "server/attached/pdf.py",
     },
 }  # fmt: skip

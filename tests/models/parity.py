@@ -1,4 +1,4 @@
-"""The parity of a tiny checkpoint with transformers. Tests check it, and tools/measure_parity.py records it."""
+"""The parity of a tiny checkpoint with transformers. Tests check it, and tools/errors/measure_parity.py records it."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.models.families.stored import logits_of, write_checkpoint
+from tests.models.fields.test_config_fields import ABSENT, agrees_with_transformers, ids, is_refused_by_name, named
 from tests.models.parity import BAR, Loaded, relative_error
 from tests.models.published.dense import PUBLISHED
-from tests.models.test_config_fields import ABSENT, agrees_with_transformers, ids, is_refused_by_name, named
 from tests.weights.checkpoints import as_float32, stored
 from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.attention import Attention

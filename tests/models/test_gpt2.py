@@ -17,8 +17,8 @@ from safetensors.numpy import load_file, save_file
 
 from tests.models.described import described
 from tests.models.families.stored import write_checkpoint
+from tests.models.fields.test_configs import JSON
 from tests.models.parity import Loaded
-from tests.models.test_configs import JSON
 from tests.tiers import examples
 from twostroke.models.common.registry import read_model
 from twostroke.ops.program.check import check

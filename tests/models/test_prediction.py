@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tests.speculate.predicted import add_layers
-from twostroke.assembly.ahead import AheadLayer
-from twostroke.assembly.prediction import find_prediction
+from tests.speculate.heads.predicted import add_layers
+from twostroke.assembly.guessing.ahead import AheadLayer
+from twostroke.assembly.guessing.prediction import find_prediction
 from twostroke.models.common.prediction import read_prediction
 from twostroke.ops.quant.formats import F32
 from twostroke.ops.reference import ReferenceOps

@@ -36,7 +36,10 @@ from tests.ops.native import Answers
 Answers.checked = False
 sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[SomeCases("traps")]))
 """
-GRIDS = (("cases", "attention", "latent", "experts"), ("linear", "feed_forward", "stored"))
+GRIDS = (
+    ("cases", "attention/attention", "attention/latent", "products/experts"),
+    ("products/linear", "products/feed_forward", "products/stored"),
+)
 
 
 @pytest.mark.daily
@@ -49,7 +52,8 @@ def test_no_undefined_behaviour_on_the_grid(tmp_path: Path) -> None:
     assert [path.stat().st_size > 10_000 for path in made] == [True] * len(made)
 
     def run(names: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-        files = [f"tests/ops/test_{name}_native.py" for name in names]
+        places = [Path("tests/ops", name) for name in names]
+        files = [str(place.with_name(f"test_{place.name}_native.py")) for place in places]
         command = [sys.executable, "-c", UNDER_TRAPS, str(tmp_path), *TIER.arguments(), *files]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
 

@@ -17,10 +17,10 @@ from twostroke.backends.cpu import build, library
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = (
-    *("cases", "elementwise", "attention", "latent", "linear", "experts"),
-    *("feed_forward", "low_rank", "states", "stored"),
+    *("cases", "elementwise", "attention/attention", "attention/latent", "products/linear", "products/experts"),
+    *("products/feed_forward", "products/low_rank", "states", "products/stored"),
 )
-GRIDS = [f"tests/ops/test_{name}_native.py" for name in NAMES]
+GRIDS = [str(place.with_name(f"test_{place.name}_native.py")) for place in (Path("tests/ops", name) for name in NAMES)]
 ONE_TOO_MANY = """
 import numpy as np
 from tests.native.fences import fence

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from twostroke.backends.cpu import build
+from twostroke.system.object_cache import ObjectCache
 
 COMPILE = """
 import sys
@@ -40,7 +41,7 @@ def compiler(world: Path, version: str = "1") -> build.Compiler:
 
 def compiled(world: Path, *flags: str, version: str = "1", cache: str = "cache") -> Path:
     job = (world / "one.cpp", flags)
-    return build.compile_all(build.ObjectCache(world / cache), compiler(world, version), [job])[0]
+    return build.compile_all(ObjectCache(world / cache), compiler(world, version), [job])[0]
 
 
 def times(world: Path) -> int:
@@ -76,7 +77,7 @@ def test_a_change_of_anything_that_matters_compiles_again(change: str, world: Pa
 
 
 def test_a_program_is_linked_again_when_an_object_changed(world: Path) -> None:
-    cache, linker = build.ObjectCache(world / "cache"), compiler(world)
+    cache, linker = ObjectCache(world / "cache"), compiler(world)
     objects = [compiled(world, "-O1"), compiled(world, "-O2")]
     first = build.link(cache, linker, objects, ["-s"], ".so")
     assert build.link(cache, linker, objects, ["-s"], ".so") == first and times(world) == 3
@@ -99,7 +100,7 @@ def test_what_two_builds_want_is_compiled_once(world: Path) -> None:
 
 
 def test_the_cache_stays_bounded_and_keeps_what_is_in_use(tmp_path: Path) -> None:
-    cache = build.ObjectCache(tmp_path)
+    cache = ObjectCache(tmp_path)
     now = time.time()
     for age_h in range(1, 6):
         path = tmp_path / f"{age_h}.o"

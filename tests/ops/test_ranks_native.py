@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.ops.native import INTEGER_FORMATS, format_id, linear, random_weight
-from tests.ops.test_stored_native import packed
+from tests.ops.products.test_stored_native import packed
 from tests.patience import PATIENCE_S, is_seen_asleep
 from tests.ranks.together import meetings
 from tests.tiers import levels

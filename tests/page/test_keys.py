@@ -8,9 +8,9 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from tests.page.browser import by, complaints, text_of, until
+from tests.page.chats.test_chat import answers, questions
 from tests.page.scripted import Scripted
 from tests.page.steps import LAST, open_page, wait_answer
-from tests.page.test_chat import answers, questions
 
 pytestmark = pytest.mark.browser
 

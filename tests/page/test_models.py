@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from selenium import webdriver
 
-from tests.cluster.several import Several, several
+from tests.cluster.several_models.several import Several, several
 from tests.page.browser import by, complaints, forget, resize, text_of, until
 from tests.page.scripted import Scripted
 from tests.page.steps import LAST, ask, open_page, wait_live

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
-from tests.cluster.several import Several, several
-from tests.cluster.test_pulls import NEW, places
+from tests.cluster.several_models.several import Several, several
+from tests.cluster.several_models.test_pulls import NEW, places
 from tests.faults.test_store_faults import MOST_LOST
 from tests.page.browser import by, complaints, forget, resize, set_value, text_of, until
 from tests.page.steps import LAST, ask, wait_live

@@ -10,9 +10,9 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from tests.page.browser import by, complaints, set_value, text_of, until
+from tests.page.chats.test_chat import answers, press
 from tests.page.scripted import Scripted
 from tests.page.steps import LAST, ask, open_page, wait_answer, wait_live
-from tests.page.test_chat import answers, press
 from tests.serve.harness import Live
 
 pytestmark = pytest.mark.browser

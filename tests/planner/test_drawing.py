@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.planner.test_plan import expected
-from twostroke.lab.planner.drawing import Dot, Drawing, Stroke, Words
-from twostroke.lab.planner.drawing_png import SCALE, as_png
-from twostroke.lab.planner.drawing_svg import as_svg
-from twostroke.lab.planner.glyphs import columns_of
-from twostroke.lab.planner.roofline_plot import roofline
+from twostroke.lab.planner.pictures.drawing import Dot, Drawing, Stroke, Words
+from twostroke.lab.planner.pictures.drawing_png import SCALE, as_png
+from twostroke.lab.planner.pictures.drawing_svg import as_svg
+from twostroke.lab.planner.pictures.glyphs import columns_of
+from twostroke.lab.planner.pictures.roofline_plot import roofline
 
 
 def pixels_of(png: bytes) -> NDArray[np.uint8]:

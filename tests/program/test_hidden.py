@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from twostroke.assets import spark_medusa_path, spark_path
-from twostroke.models.common.blocks.medusa import MedusaConfig, medusa_program, read_medusa
+from twostroke.models.common.blocks.heads.medusa import MedusaConfig, medusa_program, read_medusa
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.check import check
 from twostroke.ops.program.hidden import last_hidden, with_hidden_kept

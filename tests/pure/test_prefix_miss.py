@@ -13,10 +13,10 @@ from twostroke.engine.cache.manager import NOTHING_CACHED, CacheManager
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.types.event import FinishedEvent
-from twostroke.types.prefix import MissReason, PrefixMiss
+from twostroke.types.recorded.prefix import MissReason, PrefixMiss
 from twostroke.types.request import Request
 from twostroke.types.result import SampledToken, StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PAGE = 16
 

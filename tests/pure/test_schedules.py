@@ -23,7 +23,7 @@ from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 class Inventor:

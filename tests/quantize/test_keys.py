@@ -21,7 +21,7 @@ from tests.quantize.folders import SMALL, small_folder
 from tests.weights.checkpoints import read_tensors, save
 from twostroke import LLM, SamplingParams
 from twostroke.assembly.find import find_model, resolve_all
-from twostroke.assembly.member import CalledRank, follow
+from twostroke.assembly.processes.member import CalledRank, follow
 from twostroke.assembly.settings.config import room_sentence
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import best_level

@@ -1,11 +1,11 @@
-"""tools/measure_kl: KL position by position, and the page's texts for a record."""
+"""tools/errors/measure_kl: KL position by position, and the page's texts for a record."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from tools.errors.measure_kl import common
 from tools.kl.divergence import Divergence, divergence, joined
-from tools.measure_kl import common
 from tools.pages.kl import ENGINE, KV_EXACT, PEER, WEIGHTS_ALONE, kl_table
 
 RNG = np.random.default_rng(0)

@@ -21,15 +21,15 @@ from tests.vision.folders import picture, smolvlm, user, write_family
 from tests.vision.test_exactness import bits, opened
 from twostroke import LLM
 from twostroke.assembly.find import find_model
-from twostroke.assembly.ranks import RankPlaces, room_beside
+from twostroke.assembly.processes.ranks import RankPlaces, room_beside
 from twostroke.assembly.settings.engine_settings import ImageSettings
 from twostroke.assembly.settings.env import Machine, MemoryLimit, process_environment
 from twostroke.engine.core import STEP_FAULT
 from twostroke.ops.passes.division import TENSOR, Division
-from twostroke.runner.image_encoder import ImageEncoder
+from twostroke.runner.images.image_encoder import ImageEncoder
 from twostroke.types.errors import BackendError, ConfigError, EngineStopped
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PARAMS = SamplingParams(max_tokens=12, temperature=0.8, seed=3, logprobs=2, prompt_logprobs=0, ignore_eos=True)
 CONVERSATIONS: dict[str, list[Any]] = {

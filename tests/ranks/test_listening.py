@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from tests.patience import PATIENCE_S
-from twostroke.assembly import member
-from twostroke.assembly.member import called
+from twostroke.assembly.processes import member
+from twostroke.assembly.processes.member import called
 from twostroke.cli.server import rank as rank_module
 from twostroke.distributed.ranks.frames import RANKS_VERSION, Frame, RankBegin, RankFailed, RankJoin
 from twostroke.distributed.ranks.line import RankLine, RankLineLost

@@ -14,10 +14,10 @@ from twostroke.distributed.ranks.step_rows import FRAME_BYTES, fill, given_frame
 from twostroke.models.common.registry import read_model
 from twostroke.ops.passes.with_given_rows import taken_rows, with_given_rows
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.runner.step_images import ImageInputs, PlacedRows, ShownRows, StepImages
+from twostroke.runner.images.step_images import ImageInputs, PlacedRows, ShownRows, StepImages
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import KVKind
 
 

@@ -16,12 +16,12 @@ import pytest
 from tests.serve.fakes import END_ID, MODEL, VOCAB, FakeEngine, fake_parts
 from twostroke.engine.limits import EngineLimits
 from twostroke.server.prompts import chat_call
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.ends import turn_end_ids
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.learn.derive import derived
 from twostroke.text.talk.learn.find import ends_of_turns, find_format
 from twostroke.text.talk.learn.probe import TemplateProbe
+from twostroke.text.templates.chat_template import ChatTemplate
 
 TOKEN = re.compile(r"<\|[^|<>{}\s]+\|?>|<｜[^｜<>{}\s]+｜>|<[a-z_]+\|>|</?[a-z_]+>|\[/?[A-Z_]+\]")
 """The marks of templates that are special tokens, or may be."""

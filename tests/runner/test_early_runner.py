@@ -16,7 +16,7 @@ from twostroke.types.errors import BackendError
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.result import SampledToken, StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 VOCABULARY = 97
 

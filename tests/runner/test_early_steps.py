@@ -10,7 +10,7 @@ import pytest
 from twostroke.runner.device.early_steps import following, is_same
 from twostroke.types.plan import Hold, Plan, PlannedSequence, Role
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 

@@ -22,7 +22,7 @@ from twostroke.runner.folder import read_folder
 from twostroke.runner.step_inputs import write_plan
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights

@@ -13,7 +13,7 @@ from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
 from twostroke.runner.step_inputs import write_plan
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 MODEL = read_model(

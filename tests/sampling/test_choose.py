@@ -15,7 +15,7 @@ from twostroke.runner.sampling.random_draw import WORD, draw, draws, sibling_see
 from twostroke.runner.sampling.sampler import sample
 from twostroke.types.plan import PlannedSequence, Role
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 def plain_distribution(

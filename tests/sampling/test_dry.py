@@ -15,7 +15,7 @@ from twostroke.runner.sampling.samplers.dry import Dry
 from twostroke.runner.sampling.samplers.runs import same_beginnings
 from twostroke.types.plan import PlannedSequence, Role
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 MOST_FOR_A_TOKEN = 20
 

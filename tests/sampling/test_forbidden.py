@@ -15,9 +15,9 @@ from twostroke.ops.attention.token_weights import weigh
 from twostroke.runner.sampling.adjust import bad_ends
 from twostroke.runner.sampling.sampler import sample
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.forbidden_tokens import NoTokenLeft
 from twostroke.types.grammar import Grammar
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.forbidden_tokens import NoTokenLeft
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 LOGITS = np.array([0.0, 1.0, 3.0, 2.0, 2.9, -1.0], np.float32)
 ALLOWED_ALONE = SamplingParams(temperature=0, allowed_token_ids=(4,))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from twostroke.types.open_values import LEAST_SHARE, LIMITS, filled
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.open_values import LEAST_SHARE, LIMITS, filled
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 def test_rare_tokens_are_left_out_when_nobody_sets_a_limit() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 @pytest.mark.parametrize(

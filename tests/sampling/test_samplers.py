@@ -30,7 +30,7 @@ from twostroke.runner.sampling.verify import sample_rows
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.plan import PlannedSequence, Role
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 ROWS = fewer(10_000, quick=500)
 NEAR = 1e-4

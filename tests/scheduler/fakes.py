@@ -20,7 +20,7 @@ from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.plan import PlannedSequence, Role
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PAGE = 4
 GREEDY = SamplingParams(temperature=0.0)

@@ -12,7 +12,7 @@ from tests.tiers import examples
 from twostroke.engine.scheduler.limits.chunk_sizer import MIN_CHUNK_TOKENS
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.request import FinishReason, Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 def random_requests(dice: random.Random) -> list[Request]:

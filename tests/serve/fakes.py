@@ -15,15 +15,15 @@ from twostroke.engine.limits import EngineLimits
 from twostroke.server.parts import ServerParts
 from twostroke.server.serving import Serving
 from twostroke.text.history.abilities import Abilities
-from twostroke.text.messages import normalized
-from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.talk.catalog import FORMATS
+from twostroke.text.templates.messages import normalized
+from twostroke.text.templates.quoting import Quoting, Spans
 from twostroke.types.errors import EngineStopped
 from twostroke.types.notes import Notes
 from twostroke.types.output import Delta, Prompt
+from twostroke.types.recorded.verified_guesses import NO_GUESSES, VerifiedGuesses
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
-from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 END_ID = 256
 HERMES = structs.replace(FORMATS["hermes"], thought=None)

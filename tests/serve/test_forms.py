@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.apis.test_tools import serve
+from tests.serve.apis.tools.test_tools import serve
 from tests.serve.harness import Live
 from tests.tiers import TIER
 from twostroke.text.talk.catalog import FORMATS

@@ -29,7 +29,7 @@ from twostroke.server.gate.security import PUBLIC_PATHS, Gate
 from twostroke.server.prompts import Call, salted
 from twostroke.types.errors import BackendError, ConfigError, OutOfMemory
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 ALICE, BOB = "alice-key", "bob-key"
 SECRET = "<Secret object at 0x7f0011223344> /home/somebody/.token"
@@ -245,7 +245,7 @@ def test_no_exceptions_text_reaches_a_client(
 
 def test_a_templates_fault_names_no_object(spark: Live) -> None:
     """The messages of Jinja and Python contain objects: `'dict object' has no attribute`, `<Undefined at 0x...>`."""
-    from twostroke.text.chat_template import ChatTemplate
+    from twostroke.text.templates.chat_template import ChatTemplate
     from twostroke.types.errors import InvalidRequest
 
     for source in ("{{ messages + 1 }}", "{{ messages[0].nothing.more }}", "{{ ''.join(messages) }}", "{{ [].x() }}"):

@@ -12,7 +12,7 @@ import pytest
 from tests.serve.fakes import FakeEngine, fake_parts
 from tests.serve.harness import WAIT_S, Live, serving
 from twostroke.assembly.settings.option_values import parse_hosts, parse_mode, parse_origins, parse_prefix
-from twostroke.server.app import routes_of
+from twostroke.server.api.routes import routes_of
 from twostroke.server.gate.one_path import api_paths, nothing_at
 from twostroke.server.gate.reach import Reach
 

@@ -12,7 +12,7 @@ import pytest
 
 from twostroke.assembly.settings.option_values import parse_keep_alive
 from twostroke.assets import spark_path
-from twostroke.server.api.keep_alive import keep_alive_s
+from twostroke.server.api.fields.keep_alive import keep_alive_s
 from twostroke.server.several.asked import asked_of
 from twostroke.server.several.places import file_sources, folder_sources, store_sources
 from twostroke.server.several.source import ModelSource, usual_names, with_own_names

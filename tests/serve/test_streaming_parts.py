@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from uvicorn.protocols.http.flow_control import FlowControl
 
+from twostroke.server.answering.begun import Begun
+from twostroke.server.answering.lazy_timer import LazyTimer
 from twostroke.server.api.messages_request import messages_call
 from twostroke.server.api.responses_request import responses_call
 from twostroke.server.api.shape import Counts, Shape
@@ -23,10 +25,8 @@ from twostroke.server.api.shapes.completion import CompletionShape
 from twostroke.server.api.shapes.messages import MessagesShape
 from twostroke.server.api.shapes.responses import ResponsesShape
 from twostroke.server.api.sse import Event, EventTemplate, raw_event
-from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
 from twostroke.server.gate.protocol import ChunkConnection, ChunkWriter
-from twostroke.server.lazy_timer import LazyTimer
 from twostroke.server.prompts import chat_call, completion_call
 from twostroke.server.serve import SWITCH_S, short_turns
 from twostroke.server.serving import Serving

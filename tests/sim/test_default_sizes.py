@@ -16,8 +16,8 @@ from twostroke.cost.shape import Segment
 from twostroke.engine.scheduler.limits.gap_limiter import GAP_DECODE_STEPS, LEAST_GAP_S, GapRule
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.lab.bench.checkpoints import SHAPES
-from twostroke.lab.sim.fleet import Fleet, FleetPlan
-from twostroke.lab.sim.routing import LeastLoaded
+from twostroke.lab.sim.fleet.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.fleet.routing import LeastLoaded
 from twostroke.lab.sim.setup import ReplicaSetup
 from twostroke.lab.workload.draws import Draws
 from twostroke.lab.workload.objectives import Objectives, met

@@ -12,8 +12,8 @@ from tests.sim.machines import setup
 from tests.tiers import fewer
 from twostroke.engine.disk.contract import DiskCounts
 from twostroke.lab.sim.disk import SimulatedDisk
-from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
-from twostroke.lab.sim.routing import LeastLoaded
+from twostroke.lab.sim.fleet.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.fleet.routing import LeastLoaded
 from twostroke.lab.workload.request import WorkloadRequest
 
 PAGE_BYTES = 16 * 1024

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from tests.sim.machines import setup
 from tests.tiers import examples
-from twostroke.lab.sim.autoscale import Autoscale
-from twostroke.lab.sim.fleet import REFUSED, Fleet, FleetOutcome, FleetPlan
-from twostroke.lab.sim.routers import ROUTERS, named_router
-from twostroke.lab.sim.routing import LeastLoaded, Member, PrefixAffinity, RoundRobin, State
-from twostroke.lab.sim.transfer import Link
+from twostroke.lab.sim.fleet.autoscale import Autoscale
+from twostroke.lab.sim.fleet.fleet import REFUSED, Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.fleet.routers import ROUTERS, named_router
+from twostroke.lab.sim.fleet.routing import LeastLoaded, Member, PrefixAffinity, RoundRobin, State
+from twostroke.lab.sim.fleet.transfer import Link
 from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.types.errors import ConfigError

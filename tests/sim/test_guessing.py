@@ -15,7 +15,7 @@ from twostroke.lab.sim.predicted import PredictedExecutor, invented_tokens
 from twostroke.lab.sim.setup import ReplicaSetup
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 def request(index: int, tokens: int) -> Request:

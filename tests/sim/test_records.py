@@ -11,10 +11,10 @@ from tests.sim.machines import cost_of, setup
 from twostroke.cost.history.perfetto import trace
 from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.cost.history.record_json import Record, header_line, read_lines, record_line
-from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.fleet.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.fleet.routing import LeastLoaded
 from twostroke.lab.sim.recorder import StepRecorder
 from twostroke.lab.sim.replay import step_errors, workload_of
-from twostroke.lab.sim.routing import LeastLoaded
 from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.types.errors import ConfigError

@@ -19,11 +19,11 @@ from tests.sim.machines import setup
 from tests.tiers import fewer, rest_daily, thinned
 from twostroke.cost.history.record_json import record_line
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
-from twostroke.lab.sim.autoscale import Autoscale
-from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.fleet.autoscale import Autoscale
+from twostroke.lab.sim.fleet.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.fleet.routing import LeastLoaded, PrefixAffinity
 from twostroke.lab.sim.recorder import StepRecorder
 from twostroke.lab.sim.report import make_report
-from twostroke.lab.sim.routing import LeastLoaded, PrefixAffinity
 from twostroke.lab.workload.objectives import Objectives
 from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.types.objectives import LatencyObjectives

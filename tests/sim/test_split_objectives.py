@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.sim.machines import setup
 from tests.sim.test_fleet import told
 from tests.tiers import fewer
-from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.fleet.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.fleet.routing import LeastLoaded
 from twostroke.lab.sim.replica import REFUSED
-from twostroke.lab.sim.routing import LeastLoaded
 from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 

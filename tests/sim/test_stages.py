@@ -23,7 +23,7 @@ from twostroke.models.common.divided import ParallelPlan, cost_of, stage_costs
 from twostroke.models.common.registry import read_model
 from twostroke.ops.passes.division import PIPELINE, TENSOR, Division
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import KVKind
 
 LINK = LinkRates(5e-6, 2e9, "a test")

@@ -20,12 +20,12 @@ from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.lab.sim.ahead.scheduler import LookAheadScheduler
-from twostroke.lab.sim.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.fleet.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.fleet.routing import LeastLoaded
 from twostroke.lab.sim.garbage import YOUNG_OBJECTS, seldom_collected
 from twostroke.lab.sim.observe import Notebook
 from twostroke.lab.sim.prompts import heart_request
 from twostroke.lab.sim.replica import Replica
-from twostroke.lab.sim.routing import LeastLoaded
 from twostroke.lab.sim.setup import ReplicaSetup
 from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages

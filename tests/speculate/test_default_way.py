@@ -15,7 +15,7 @@ from twostroke.server.build import build_server
 def live(monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
     """A server as a user starts it, without a setting for guesses in the environment."""
     monkeypatch.delenv("TWOSTROKE_SPECULATE")
-    monkeypatch.setattr("twostroke.assembly.guesses.GuessLimiter", AllOfThem)
+    monkeypatch.setattr("twostroke.assembly.guessing.guesses.GuessLimiter", AllOfThem)
     with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built, serving(built.parts) as made:
         yield made
 

@@ -23,7 +23,7 @@ from twostroke.types.cache_pools import CachePools, PagePoolSize
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken, StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PAGE = 4
 POOLS = {

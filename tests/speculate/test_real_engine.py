@@ -12,7 +12,7 @@ from msgspec import structs
 from tools.oracle_proposer import OracleProposer
 
 from twostroke import LLM, SamplingParams
-from twostroke.assembly.guesses import DraftModel, check_draft
+from twostroke.assembly.guessing.guesses import DraftModel, check_draft
 from twostroke.assets import spark_draft_path, spark_path
 from twostroke.engine.speculate.guess_limiter import GuessLimiter, StepShape
 from twostroke.runner.folder import read_folder

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 def request(name: str = "a", prompt: Sequence[int] = (), salt: str = "", speculate: str | None = None) -> Request:

@@ -7,7 +7,7 @@ import pytest
 from tests.text.kinds import make
 from twostroke.text.bad_words import bad_sequences, without_words
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 def encoder(table: dict[str, list[int]]):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tools.spark.tokenizer import CHAT_TEMPLATE as SPARK
 
-from twostroke.text.chat_template import ChatTemplate, required
+from twostroke.text.templates.chat_template import ChatTemplate, required
 from twostroke.types.errors import ConfigError, CorruptModel, InvalidRequest
 
 from .kinds import byte_level

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from twostroke.text.dry_breakers import breaker_ids, with_breakers
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 class Words:

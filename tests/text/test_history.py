@@ -9,7 +9,7 @@ import pytest
 from tests.text.test_chat_template import LLAMA2, LLAMA3, MISTRAL, QWEN, one
 from twostroke.text.history.fit import LAST_RESORT
 from twostroke.text.history.tool_turns import short_id
-from twostroke.text.messages import newest, normalized
+from twostroke.text.templates.messages import newest, normalized
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import MAX_NOTES, Notes, named
 

@@ -14,10 +14,10 @@ from tokenizers import AddedToken, normalizers
 from tests.text.test_chat_template import CHATML, DEEPSEEK_USER, LLAMA3, MISTRAL, QWEN, SPARK
 from tests.tiers import examples
 from twostroke.assets import spark_path
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.control_tokens import ControlTokens
-from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.special_tokens import SpecialTokens
+from twostroke.text.templates.chat_template import ChatTemplate
+from twostroke.text.templates.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
 

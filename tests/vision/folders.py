@@ -26,7 +26,7 @@ FAMILIES = (
     *("llava-onevision", "llava-clip", "llava-siglip", "minicpm-v-4.6", "minicpm-v-4.6-4x", "minicpm-ocr"),
     *("minicpm-v-4.7", "llama4", "llama4-wide", "kimi-k2.5", "kimi-vl"),
 )
-"""Names of those of tests/vision/families.py, which imports the judge."""
+"""Names of those of tests/vision/families/registry.py, which imports the judge."""
 SIDE, LONGEST = 32, 96
 ROWS = 4
 """The image rows of a tile."""
@@ -89,15 +89,15 @@ def smolvlm(folder: Path, **settings: Any) -> None:
 
 
 def write_family(name: str, folder: Path) -> None:
-    """Writes the folder of a family of tests/vision/families.py."""
+    """Writes the folder of a family of tests/vision/families/registry.py."""
 
     def make(place: Path) -> dict[str, Any]:
-        from tests.vision.families import WRITTEN
+        from tests.vision.families.registry import WRITTEN
 
         WRITTEN[name].write(place)
         return {}
 
-    sources = (path for path in sorted(HERE.glob("*famil*.py")) if not path.name.startswith("test_"))
+    sources = sorted((HERE / "families").glob("*.py"))
     folder.mkdir(parents=True, exist_ok=True)
     kept.made((name, *map(code_of, sources)), make).unpack(folder)
 

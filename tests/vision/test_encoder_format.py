@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.vision.folders import write_family
-from tests.vision.test_pieces import tiles_of
+from tests.vision.pieces.test_pieces import tiles_of
 from tests.vision.towers import FLOATS, found_encoder, open_encoder
-from twostroke.assembly.encoder_format import EncoderFormat
+from twostroke.assembly.images.encoder_format import EncoderFormat
 from twostroke.backends.cpu import available_levels
 from twostroke.ops.operands import F32Array
 from twostroke.ops.products.linear_add import LinearAdd

@@ -14,7 +14,7 @@ import pytest
 from tests.vision.folders import picture, smolvlm, user
 from twostroke import LLM
 from twostroke.types.output import GenerationOutput, Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PARAMS = SamplingParams(max_tokens=12, temperature=0.8, seed=3, logprobs=2, ignore_eos=True)
 CONVERSATIONS: list[list[Any]] = [

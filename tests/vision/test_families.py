@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.tiers import TIER, fewer, thinned
-from tests.vision.family import Family, template_text
+from tests.vision.families.family import Family, template_text
 from tests.vision.folders import FAMILIES, picture, user
 from tests.vision.test_exactness import bits, opened
 from twostroke import LLM
@@ -20,7 +20,7 @@ from twostroke.engine.scheduler.limits.limits import StepLoad
 from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 BAR = 1e-4
 """The largest error, as a share of the range of log probabilities."""
@@ -37,7 +37,7 @@ CONVERSATIONS: dict[str, list[Any]] = {
 
 
 def test_the_names_that_tests_take_without_a_judge_are_those_of_the_families() -> None:
-    from tests.vision import families
+    from tests.vision.families import registry as families
 
     assert tuple(families.FAMILIES) == FAMILIES
 
@@ -52,7 +52,7 @@ class Opened:
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    from tests.vision import families
+    from tests.vision.families import registry as families
 
     return Opened(families.FAMILIES[request.param], tmp_path_factory.mktemp(request.param))
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tests.speculate.predicted import add_layers
+from tests.speculate.heads.predicted import add_layers
 from tests.speculate.test_real_engine import AllOfThem
 from tests.vision.folders import smolvlm, write_family
 from tests.vision.test_exactness import CONVERSATIONS, PARAMS, bits, opened, prompt_of

@@ -13,8 +13,8 @@ from tests import kept
 from tests.vision.folders import picture, write_family
 from tests.vision.towers import found_encoder, open_encoder, tile_of
 from twostroke.backends.cpu import available_levels
-from twostroke.images.families import read_processor, read_settings
-from twostroke.images.kimi import KimiProcessor
+from twostroke.images.families.kimi import KimiProcessor
+from twostroke.images.families.registry import read_processor, read_settings
 from twostroke.images.processor import Tiling
 from twostroke.types.errors import ModelError
 from twostroke.types.images import Patching
@@ -36,7 +36,7 @@ def test_sizes_are_the_judges(seed: int) -> None:
     sizes += [(1, 1), (28, 28), (29, 28), (7168, 28), (7169, 5), (1, 20_000), (1792, 1792), (1793, 1805), (50_000, 900)]
 
     def ask() -> np.ndarray:
-        from tests.vision.kimi_family import judges
+        from tests.vision.families.kimi import judges
 
         found = [judges.navit_resize(height, width, 14, 2, 16_384, 512) for width, height in sizes]
         return np.array(found).reshape(-1, 4)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests import kept
+from tests.vision.files.test_tiles import settings_of
 from tests.vision.folders import picture, png, write_family
-from tests.vision.test_tiles import settings_of
 from tests.vision.towers import found_encoder
-from twostroke.images.decoder import ImageDecoder, ImageLimits
-from twostroke.images.families import read_processor
-from twostroke.images.llama4 import Llama4Processor
+from twostroke.images.decoding.decoder import ImageDecoder, ImageLimits
+from twostroke.images.families.llama4 import Llama4Processor
+from twostroke.images.families.registry import read_processor
 from twostroke.images.processor import Cut, Tiling
 from twostroke.types.errors import ModelError
 from twostroke.types.images import Patching
@@ -40,7 +40,7 @@ def test_grids_and_sizes_are_the_judges(seed: int, settings: dict[str, Any]) -> 
     sizes += [(336, 336), (672, 336), (337, 336), (1344, 1344), (5376, 336), (336, 5377), (1000, 1), (1, 20_000)]
 
     def ask() -> np.ndarray:
-        from tests.vision.llama4_family import judged_sizes
+        from tests.vision.families.llama4 import judged_sizes
 
         return np.array([judged_sizes(width, height, settings) for width, height in sizes])
 
@@ -59,7 +59,7 @@ def test_bytes_are_the_judges(settings: dict[str, Any]) -> None:
     processor, decoder = processor_of(32, **own), ImageDecoder(ImageLimits())
 
     def ask(size: tuple[int, int]) -> np.ndarray:
-        from tests.vision.llama4_family import llama4_tiles
+        from tests.vision.families.llama4 import llama4_tiles
 
         plain = {**own, "do_rescale": False, "do_normalize": False}
         return llama4_tiles([picture(*size)], plain)["pixel_values"][0].numpy()  # type: ignore[no-any-return]
@@ -89,7 +89,7 @@ def test_bytes_are_the_judges(settings: dict[str, Any]) -> None:
 )
 def test_values_of_bytes_are_the_judges(settings: dict[str, Any]) -> None:
     def ask() -> np.ndarray:
-        from tests.vision.llama4_family import judged_values
+        from tests.vision.families.llama4 import judged_values
 
         return judged_values(settings)
 

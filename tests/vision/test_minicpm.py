@@ -16,21 +16,21 @@ from msgspec import structs
 
 from tests.serve.harness import Live, serving
 from tests.vision.folders import picture, png, user, write_family
+from tests.vision.served.test_input import OPTIONS, chat, part, text, url_of
 from tests.vision.test_exactness import bits, opened
-from tests.vision.test_input import OPTIONS, chat, part, text, url_of
 from tests.vision.towers import found_encoder
 from twostroke import LLM
 from twostroke.cli.main import main
-from twostroke.images import minicpm_v
-from twostroke.images.families import read_processor, read_settings
+from twostroke.images.families import minicpm_v
+from twostroke.images.families.registry import read_processor, read_settings
 from twostroke.models.common.sight import Between
-from twostroke.runner.patch_layout import taps
-from twostroke.runner.text_places import _spread, places_of
+from twostroke.runner.images.patch_layout import taps
+from twostroke.runner.images.text_places import _spread, places_of
 from twostroke.server.build import build_server
 from twostroke.types.errors import InvalidRequest, ModelError
 from twostroke.types.images import ImageSpan
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PARAMS = SamplingParams(max_tokens=6, temperature=0.0, logprobs=2, ignore_eos=True)
 FOLD = 4

@@ -9,9 +9,9 @@ import pytest
 
 from tests.serve.harness import Live, serving
 from tests.vision.folders import picture, smolvlm
+from tests.vision.pieces.test_turns import one_piece_a_step, prompt_of, watched
+from tests.vision.served.test_input import OPTIONS, chat, part, text, url_of
 from tests.vision.test_exactness import opened
-from tests.vision.test_input import OPTIONS, chat, part, text, url_of
-from tests.vision.test_turns import one_piece_a_step, prompt_of, watched
 from twostroke.cost.explain.explanation import CauseKind
 from twostroke.server.build import build_server
 

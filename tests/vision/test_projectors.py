@@ -16,7 +16,7 @@ from tests.vision.projectors import write_projector, write_text
 from tests.weights.gguf.export import all_of
 from twostroke import LLM
 from twostroke.types.errors import TwostrokeError
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 KINDS = {
     **{"smolvlm": ("llama", "idefics3"), "qwen3-vl": ("qwen3vl", "qwen3vl_merger"), "gemma3": ("gemma3", "gemma3")},

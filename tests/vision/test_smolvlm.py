@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.vision.folders import ROWS, expected_text, image_token, picture, processed, token_ids, user
 from twostroke import LLM
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 BAR = 1e-4
 """The largest error, as a share of the range of log probabilities."""

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from tests.vision.family import Family
+from tests.vision.families.family import Family
 from tests.vision.folders import FAMILIES, SIDE, picture, png, processor_settings
 from tests.vision.towers import found_encoder, open_encoder, tile_of
 from twostroke.backends.cpu import available_levels
-from twostroke.images.decoder import ImageDecoder, ImageLimits
+from twostroke.images.decoding.decoder import ImageDecoder, ImageLimits
 from twostroke.images.eyes import Eyes
-from twostroke.images.families import read_processor, read_settings
-from twostroke.images.idefics3 import read
+from twostroke.images.families.idefics3 import read
+from twostroke.images.families.registry import read_processor, read_settings
 from twostroke.images.parts import AskedImage
 from twostroke.images.processor import Processor, Tiling
-from twostroke.runner.patch_layout import PatchLayout
+from twostroke.runner.images.patch_layout import PatchLayout
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.images import ImageTile, Patching
 from twostroke.types.spec.fields import Fields
@@ -82,7 +82,7 @@ FLAT = 50
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    from tests.vision import families
+    from tests.vision.families import registry as families
 
     made = Opened(families.FAMILIES[request.param], tmp_path_factory.mktemp(request.param))
     yield made

@@ -15,7 +15,7 @@ from tests.vision.folders import picture, user, write_family
 from tests.vision.test_exactness import opened
 from twostroke import LLM
 from twostroke.cli.main import main
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 NAMES = ("llama4", "kimi-k2.5", "kimi-vl")
 KIMI_TEMPLATE = """\
@@ -46,7 +46,7 @@ class Made:
     """A family's folder with a published template, its judge's parts, and the model."""
 
     def __init__(self, name: str, folder: Path, llm: LLM, template: str) -> None:
-        from tests.vision.families import FAMILIES
+        from tests.vision.families.registry import FAMILIES
 
         self.family, self.folder, self.llm, self.template = FAMILIES[name], folder, llm, template
 
@@ -78,7 +78,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     write_family(request.param, folder)
     template = KIMI_TEMPLATE
     if request.param == "llama4":
-        from tests.vision.llama4_family import writers
+        from tests.vision.families.llama4 import writers
 
         template = writers.chat_template
     (folder / "chat_template.jinja").write_text(template)

@@ -11,8 +11,8 @@ import numpy as np
 from PIL import Image
 
 from tests.scheduler.fakes import LineCost
-from twostroke.assembly.encoder_format import EncoderFormat
-from twostroke.assembly.sight import encoder_sizes, read_table
+from twostroke.assembly.images.encoder_format import EncoderFormat
+from twostroke.assembly.images.sight import encoder_sizes, read_table
 from twostroke.backends.cpu import CpuOps
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
@@ -20,8 +20,8 @@ from twostroke.ops.operands import F32Array
 from twostroke.ops.passes.row_cuts import parts_of
 from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.folder import read_folder
-from twostroke.runner.image_encoder import ImageEncoder, TowerValues
-from twostroke.runner.patch_layout import PatchLayout
+from twostroke.runner.images.image_encoder import ImageEncoder, TowerValues
+from twostroke.runner.images.patch_layout import PatchLayout
 from twostroke.types.encode import PieceKind
 from twostroke.types.images import ImageTile
 from twostroke.weights.checkpoint import Checkpoint

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.weights.checkpoints import CONFIG, random_tensors, write
+from tests.weights.packed.test_packed_damage import flip
 from tests.weights.packed_start import Start
-from tests.weights.test_packed_cache import flip
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import EngineStopped

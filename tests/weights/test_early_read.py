@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twostroke import LLM
-from twostroke.assembly.early_start import expected_files, read_early
+from twostroke.assembly.early.early_start import expected_files, read_early
 from twostroke.assets import spark_path
 from twostroke.weights.early import reading
 from twostroke.weights.early.reading import (
@@ -205,7 +205,7 @@ def test_verbs_that_load_nothing_read_nothing(
 ) -> None:
     (tmp_path / "m.gguf").touch()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("twostroke.assembly.early_start.begin_reading", lambda *what: pytest.fail(str(what)))
+    monkeypatch.setattr("twostroke.assembly.early.early_start.begin_reading", lambda *what: pytest.fail(str(what)))
     read_early(words)
 
 
@@ -242,6 +242,7 @@ def test_an_engine_keeps_what_the_next_start_reads(tmp_path: Path) -> None:
 
 
 def test_reading_begins_before_heavy_modules_are_imported() -> None:
-    code = "import sys, twostroke.assembly.early_start\nprint(sorted({'numpy', 'asyncio', 'click'} & set(sys.modules)))"
+    code = "import sys, twostroke.assembly.early.early_start\n"
+    code += "print(sorted({'numpy', 'asyncio', 'click'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

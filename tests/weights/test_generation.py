@@ -9,7 +9,7 @@ import pytest
 from tests import kept
 from tests.weights.gguf.files import number, raw, string
 from twostroke.types.errors import CorruptModel
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.gguf.container import open_split
 from twostroke.weights.gguf.sampling import sampling_of

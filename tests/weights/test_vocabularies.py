@@ -18,7 +18,7 @@ from mistral_common.protocol.instruct.request import ChatCompletionRequest
 from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
-from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.templates.chat_template import ChatTemplate
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.weights.vocabularies.rank_files import KIMI

@@ -25,7 +25,7 @@ from twostroke.runner.sampling.sampler import sample
 from twostroke.runner.sampling.samplers.dry import Dry
 from twostroke.types.plan import PlannedSequence, Role
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 BAR_SHARE, BAR_DRY_US = 1.2, 50.0
 SAMPLERS: Mapping[str, Mapping[str, Any]] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from twostroke.llm import LLM
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 NEW_TOKENS = 4
 

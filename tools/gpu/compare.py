@@ -29,7 +29,7 @@ from twostroke.runner.samplers import HostSampler
 from twostroke.types.errors import TwostrokeError
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import BF16, F32, PAGE_TOKENS, KVKind, WeightFormat, WeightKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights

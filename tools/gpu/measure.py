@@ -298,7 +298,7 @@ def bench_of(device: str, seconds: float, gguf: str | None, every: int = 1, peer
         real["served"] = served_on(("--device", f"cuda:{device}"), gguf)
         real |= {"gguf": gguf, "every": every, "peer_s": peer_s}
         return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, **real)
-    from tests.cuda import fake  # compiles it
+    from tests.cuda.emulator import fake  # compiles it
 
     small: Row = {"model_shapes": shapes.SMALL, "copied_bytes": 1 << 20, "rounds": 1}
     small |= {"tables": kernel_shapes.SMALL_TABLES, "steps": shapes.SMALL_STEPS}

@@ -29,7 +29,7 @@ from twostroke.runner.runner import ModelRunner
 from twostroke.runner.samplers import HostSampler, StepSampler
 from twostroke.types.event import FinishedEvent, PromptEvent
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from twostroke.ops.code_tables import E2M1_CODES, IQ4_CODES
-from twostroke.ops.stored_layout import StoredValues, scale_columns
+from twostroke.ops.stored_layout import scale_columns
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.spec.formats import WeightKind
 
 KINDS = [kind for kind in WeightKind if kind.is_stored]

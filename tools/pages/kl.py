@@ -28,7 +28,7 @@ costs.
 Both engines multiply by activations that are rounded to int8, with one scale for 32 columns next to Q4_0, Q8_0 and
 their kin, and for 256 next to K-quants.
 
-`python -m tools.measure_kl` measures this table again. It was measured on: {machine}.
+`python -m tools.errors.measure_kl` measures this table again. It was measured on: {machine}.
 
 | model | file | written by | KL | 99% are below | largest | perplexity | same best token | K, V f32 | file alone |
 | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |

@@ -36,8 +36,8 @@ The error is the greatest difference between our logits and those of transformer
 logits. Weights, K and V are float32. It is the worst of all tiny checkpoints of the architecture. Prefill, prefill in
 chunks and every decode step count at each native level, and so does the prefill of the NumPy reference. Of an encoder
 it is that of the last layer's rows, or of a classifier's scores, over whole texts. The promise is 1e-3;
-`tests/models/test_parity.py` holds 1e-4. The records are in `docs/parity.json`; `python -m tools.measure_parity` writes
-them. An architecture without a record cannot be on this page.
+`tests/models/test_parity.py` holds 1e-4. The records are in `docs/parity.json`; `python -m tools.errors.measure_parity`
+writes them. An architecture without a record cannot be on this page.
 """
 
 SEEING = """## Models that read images
@@ -89,7 +89,7 @@ def _parity_row(entry: Architecture, records: Mapping[str, Mapping[str, Any]]) -
     own = {family: record for family, record in records.items() if record["architecture"] == entry.name}
     if not own:
         raise SystemExit(
-            f"docs/parity.json has no record of {entry.name}. Run: python -m tools.measure_parity --missing"
+            f"docs/parity.json has no record of {entry.name}. Run: python -m tools.errors.measure_parity --missing"
         )
     names = [name for name, each in architectures().items() if each.name == entry.name]
     file = entry.read.__module__.removeprefix("twostroke.").replace(".", "/") + ".py"

@@ -41,8 +41,8 @@ one step so that no grid of a file helps. The texts are those of `twostroke benc
 In the first table of a model, Twostroke keeps K and V in bfloat16, llama.cpp in float16. llama.cpp wrote its files
 without calibration. OpenVINO reads each text at once, so that its error has no rounding of K and V.
 
-`python -m tools.measure_published --folder NAME=FOLDER` measures them again, without a clock unless `--speed` is given.
-The records are in `docs/published.json`.
+`python -m tools.errors.measure_published --folder NAME=FOLDER` measures them again, without a clock unless `--speed` is
+given. The records are in `docs/published.json`.
 """
 
 
@@ -104,7 +104,7 @@ def dominated(rows: Sequence[Row]) -> list[str]:
 def _check(rows: Sequence[Row]) -> None:
     if missing := _missing(rows):
         raise SystemExit(
-            f"docs/published.json has no record of {', '.join(missing)}. Run: python -m tools.measure_published"
+            f"docs/published.json has no record of {', '.join(missing)}. Run: python -m tools.errors.measure_published"
         )
 
 

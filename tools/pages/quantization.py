@@ -62,8 +62,8 @@ and one pair of channels of each head's keys is 8 times as large.
 Formats that are only read are not listed (`docs/guides/quantized.md`). Codes and scales are kept as the file has them,
 so the loss is that of the program that wrote the file.
 
-The records are in `docs/quantization.json`. `python -m tools.measure_formats` measures them again and writes this page;
-with `--speed` it measures the last column alone.
+The records are in `docs/quantization.json`. `python -m tools.errors.measure_formats` measures them again and writes
+this page; with `--speed` it measures the last column alone.
 """
 
 
@@ -79,13 +79,13 @@ def quantization_page(record: Mapping[str, Any] | None = None) -> str:
         if different:
             raise SystemExit(
                 f"docs/quantization.json and the code do not have the same formats ({model}: {', '.join(different)}). "
-                "Run: python -m tools.measure_formats"
+                "Run: python -m tools.errors.measure_formats"
             )
     untimed = [row["format"] for row in models["spark"] if "tokens_per_second" not in row]
     if untimed or "speed" not in record:
         raise SystemExit(
             f"docs/quantization.json does not say how fast {', '.join(untimed) or 'float32'} is. "
-            "Run: python -m tools.measure_formats --speed"
+            "Run: python -m tools.errors.measure_formats --speed"
         )
     lines = [HEAD + published_tables(), INTRODUCTION.format(**record["spark"], **record["speed"])]
     for title, formats in (("Weights", (*LOADED, *WRITTEN)), ("K and V", (*KEPT, *SCALED))):

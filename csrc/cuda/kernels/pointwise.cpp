@@ -1,6 +1,6 @@
 // pointwise: a thread computes four elements, step by step as csrc/generic/rows/pointwise.cpp does.
 #include "twostroke/cuda/machine/fours.h"
-#include "twostroke/pointwise.h"
+#include "twostroke/rows/pointwise.h"
 
 namespace twostroke {
 namespace cuda {

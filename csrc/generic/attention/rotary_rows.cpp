@@ -1,6 +1,6 @@
 // ts_rotary_rows: only +, - and * on doubles, each rounded once and never fused, so that every machine gets the same bits. The compiler finds the
 // vector instructions.
-#include "twostroke/rotary_rows.h"
+#include "twostroke/rows/rotary_rows.h"
 
 namespace twostroke {
 namespace {

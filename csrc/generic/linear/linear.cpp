@@ -1,8 +1,8 @@
 // ts_linear and similar ops. This file checks shapes, takes scratch memory, and goes through rows chunk by chunk and through columns slice
 // by slice.
 #include "twostroke/context.h"
-#include "twostroke/linear_job.h"
-#include "twostroke/stored.h"
+#include "twostroke/products/linear_job.h"
+#include "twostroke/products/stored.h"
 
 namespace twostroke {
 

@@ -1,7 +1,7 @@
 // This file finishes the sums of a product. It adds the bias, and then stores the sums, adds them to the values in out, or gates them by
 // silu.
-#include "twostroke/activation.h"
-#include "twostroke/linear_job.h"
+#include "twostroke/rows/activation.h"
+#include "twostroke/products/linear_job.h"
 #include "twostroke/simd.h"
 
 namespace twostroke {

@@ -1,9 +1,9 @@
 // The rows at the first positions of a text. The products of what rounding their inputs loses are added to their sums, before the sums are
 // finished. The tasks that round rows round these remainders, too. Each group of a panel is multiplied by the rows and then by the
 // remainders, so that no weight is read or unpacked twice.
-#include "twostroke/first_positions.h"
-#include "twostroke/linear_job.h"
-#include "twostroke/rotate.h"
+#include "twostroke/products/first_positions.h"
+#include "twostroke/products/linear_job.h"
+#include "twostroke/products/rotate.h"
 
 namespace twostroke {
 namespace {

@@ -1,5 +1,5 @@
 // The places of rows, panels and groups of one product.
-#include "twostroke/linear_job.h"
+#include "twostroke/products/linear_job.h"
 
 namespace twostroke {
 

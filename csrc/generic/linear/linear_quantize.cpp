@@ -1,7 +1,7 @@
 // Rounds rows of activations to int8, group by group. At every level the bits are those of quantize_rows in ops/products/linear.py.
-#include "twostroke/linear.h"
-#include "twostroke/quantize_steps.h"
-#include "twostroke/rotate.h"
+#include "twostroke/products/linear.h"
+#include "twostroke/products/quantize_steps.h"
+#include "twostroke/products/rotate.h"
 
 namespace twostroke {
 namespace {

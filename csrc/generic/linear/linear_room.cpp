@@ -1,7 +1,7 @@
 // How much of a product is computed at once, and where its scratch memory lies.
 #include "twostroke/arena.h"
 #include "twostroke/context.h"
-#include "twostroke/linear_job.h"
+#include "twostroke/products/linear_job.h"
 
 namespace twostroke {
 namespace {

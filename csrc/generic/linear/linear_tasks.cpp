@@ -1,6 +1,6 @@
 // The tasks of one product. Rows are quantized and panels are multiplied, and threads divide both.
 #include "twostroke/context.h"
-#include "twostroke/linear_job.h"
+#include "twostroke/products/linear_job.h"
 
 namespace twostroke {
 namespace {

@@ -1,6 +1,6 @@
 // The register tile of ts_linear in plain C++. The vector levels are tested against it.
 #if defined(TS_LEVEL_GENERIC)
-#include "twostroke/linear.h"
+#include "twostroke/products/linear.h"
 
 namespace twostroke {
 namespace {

@@ -1,6 +1,6 @@
 // Unpacks int4 to bytes in plain C++, for levels without vector code for it.
 #if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_NEON)
-#include "twostroke/linear.h"
+#include "twostroke/products/linear.h"
 
 namespace twostroke {
 namespace {

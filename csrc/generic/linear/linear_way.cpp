@@ -11,8 +11,8 @@
 // delivers 31 GB/s, and 5 to 10% slower where it delivers 52 GB/s. For a gated product a task takes several gate panels, which lie next to
 // each other, and then the up panels, instead of alternating. This is 7% quicker with one row of int4.
 #include "twostroke/kernel_case.h"
-#include "twostroke/linear_job.h"
-#include "twostroke/stored.h"
+#include "twostroke/products/linear_job.h"
+#include "twostroke/products/stored.h"
 
 namespace twostroke {
 

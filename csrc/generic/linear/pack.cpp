@@ -1,7 +1,7 @@
 // ts_pack: packs rows of weights, bit for bit as ops/quant/codec.py does, 64 rows at a time with a lane for each row.
 #include "twostroke/context.h"
-#include "twostroke/pack_rounding.h"
-#include "twostroke/rotate.h"
+#include "twostroke/products/pack_rounding.h"
+#include "twostroke/products/rotate.h"
 #include "twostroke/transpose.h"
 
 namespace twostroke {

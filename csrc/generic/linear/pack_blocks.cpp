@@ -1,7 +1,7 @@
 // ts_pack_blocks: packs rows of ggml's blocks into a stored kind that keeps their codes and scales, a group of 64 rows at a time. The
 // definition is `pack_stored` of ops/stored_layout.py, and the result equals it bit for bit.
-#include "twostroke/ggml_blocks.h"
-#include "twostroke/linear.h"
+#include "twostroke/products/ggml_blocks.h"
+#include "twostroke/products/linear.h"
 #include "twostroke/transpose.h"
 
 namespace twostroke {

@@ -1,7 +1,7 @@
 // Rounds groups of floats to codes of 6 bits with whole multipliers, bit for bit as src/twostroke/ops/quant/super6.py does, with a lane for
 // each row.
-#include "twostroke/pack_rounding.h"
-#include "twostroke/stored.h"
+#include "twostroke/products/pack_rounding.h"
+#include "twostroke/products/stored.h"
 
 namespace twostroke {
 namespace {

@@ -1,5 +1,5 @@
 // Unpacks groups of stored codes to bytes and float steps, for every level. The compiler finds the vector instructions.
-#include "twostroke/stored.h"
+#include "twostroke/products/stored.h"
 
 namespace twostroke {
 namespace {

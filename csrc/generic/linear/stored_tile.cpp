@@ -1,6 +1,6 @@
 // Products with a group of stored codes in plain C++, for levels without code of their own.
 #if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AVX2)
-#include "twostroke/stored.h"
+#include "twostroke/products/stored.h"
 
 namespace twostroke {
 namespace {

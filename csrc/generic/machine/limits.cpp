@@ -2,7 +2,7 @@
 // reports whether each thread has a core of its own; without one, the others measure only a part of the machine.
 #include "twostroke/context.h"
 #include "twostroke/rate.h"
-#include "twostroke/register_tiles.h"
+#include "twostroke/products/register_tiles.h"
 #include "twostroke/simd.h"
 #include "twostroke/stream.h"
 #include "twostroke/waiting.h"

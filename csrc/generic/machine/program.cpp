@@ -5,7 +5,7 @@
 
 #include "twostroke/context.h"
 #include "twostroke/kernel_case.h"
-#include "twostroke/linear_job.h"
+#include "twostroke/products/linear_job.h"
 #include "twostroke/ops.h"
 
 namespace twostroke {

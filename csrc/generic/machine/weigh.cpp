@@ -1,8 +1,8 @@
 // ts_weigh: turns a row of logits into whole-number weights, with the same bits at every level, whatever the number of lanes. The other
 // functions make sums and distances of such a row. Each element is computed by itself and all sums are of whole numbers, so nothing
 // depends on the order.
-#include "twostroke/row_numbers.h"
-#include "twostroke/token_weight.h"
+#include "twostroke/rows/row_numbers.h"
+#include "twostroke/rows/token_weight.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // best_losses finds how much the largest results of a product lose by rounding its inputs, for each row. The products of few rows of the matrix are
 // computed, in floats.
 #include "twostroke/checks.h"
-#include "twostroke/linear_job.h"
-#include "twostroke/packed_row.h"
+#include "twostroke/products/linear_job.h"
+#include "twostroke/products/packed_row.h"
 #include "twostroke/simd.h"
 #include "twostroke/tasks.h"
 

@@ -3,7 +3,7 @@
 
 #include "twostroke/checks.h"
 #include "twostroke/context.h"
-#include "twostroke/linear.h"
+#include "twostroke/products/linear.h"
 
 namespace twostroke {
 namespace {

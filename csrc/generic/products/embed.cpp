@@ -1,7 +1,7 @@
 // embed: rows of a packed table as float32.
 #include "twostroke/checks.h"
-#include "twostroke/packed_row.h"
-#include "twostroke/rotate.h"
+#include "twostroke/products/packed_row.h"
+#include "twostroke/products/rotate.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

@@ -8,13 +8,13 @@
 
 #include <initializer_list>
 
-#include "twostroke/activation.h"
+#include "twostroke/rows/activation.h"
 #include "twostroke/arena.h"
 #include "twostroke/checks.h"
 #include "twostroke/context.h"
-#include "twostroke/linear_job.h"
+#include "twostroke/products/linear_job.h"
 #include "twostroke/ops.h"
-#include "twostroke/pointwise.h"
+#include "twostroke/rows/pointwise.h"
 
 namespace twostroke {
 namespace {

@@ -4,7 +4,7 @@
 #include <initializer_list>
 
 #include "twostroke/context.h"
-#include "twostroke/linear_job.h"
+#include "twostroke/products/linear_job.h"
 
 namespace twostroke {
 namespace {

@@ -1,6 +1,6 @@
 // head_linear: multiplies each head's vector by a matrix of that head, like the rows of any product.
 #include "twostroke/context.h"
-#include "twostroke/linear.h"
+#include "twostroke/products/linear.h"
 #include "twostroke/ops.h"
 
 namespace twostroke {

@@ -6,11 +6,11 @@
 #include "twostroke/checks.h"
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
-#include "twostroke/register_tiles.h"
+#include "twostroke/products/register_tiles.h"
 #include "twostroke/simd.h"
 #include "twostroke/stream.h"
 #include "twostroke/tasks.h"
-#include "twostroke/unrolled.h"
+#include "twostroke/products/unrolled.h"
 
 namespace twostroke {
 namespace {

@@ -1,9 +1,9 @@
 // One row of a packed matrix of an integer kind. Four of its columns lie together, and those of the other rows of the panel lie between
 // them and the next four.
-#include "twostroke/packed_row.h"
+#include "twostroke/products/packed_row.h"
 
-#include "twostroke/linear.h"
-#include "twostroke/stored.h"
+#include "twostroke/products/linear.h"
+#include "twostroke/products/stored.h"
 
 namespace twostroke {
 namespace {

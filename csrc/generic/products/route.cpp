@@ -1,8 +1,8 @@
 // route: the experts that each row chooses, and their weights.
-#include "twostroke/activation.h"
+#include "twostroke/rows/activation.h"
 #include "twostroke/checks.h"
 #include "twostroke/ops.h"
-#include "twostroke/softplus.h"
+#include "twostroke/rows/softplus.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

@@ -1,7 +1,7 @@
 // gather, hand_over, receive: the ops by which ranks and stages of one model exchange values.
 #include "twostroke/context.h"
 #include "twostroke/exchange.h"
-#include "twostroke/linear_job.h"
+#include "twostroke/products/linear_job.h"
 #include "twostroke/ops.h"
 #include "twostroke/waiting.h"
 

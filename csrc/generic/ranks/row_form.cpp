@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "twostroke/exchange.h"
-#include "twostroke/linear.h"
+#include "twostroke/products/linear.h"
 
 namespace twostroke {
 namespace {

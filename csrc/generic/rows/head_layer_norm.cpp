@@ -1,6 +1,6 @@
 // head_layer_norm: the layer norm of each head, in place.
 #include "twostroke/checks.h"
-#include "twostroke/layer_norm.h"
+#include "twostroke/rows/layer_norm.h"
 #include "twostroke/ops.h"
 #include "twostroke/tasks.h"
 

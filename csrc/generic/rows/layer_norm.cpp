@@ -1,6 +1,6 @@
 // layer_norm: the layer norm of each row.
 #include "twostroke/checks.h"
-#include "twostroke/layer_norm.h"
+#include "twostroke/rows/layer_norm.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

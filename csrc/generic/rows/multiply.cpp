@@ -1,7 +1,7 @@
 // multiply: x * act(gate). Each element is computed by itself, so that a row's bits depend on that row alone.
-#include "twostroke/activation.h"
+#include "twostroke/rows/activation.h"
 #include "twostroke/checks.h"
-#include "twostroke/elements.h"
+#include "twostroke/rows/elements.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

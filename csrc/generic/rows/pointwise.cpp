@@ -1,11 +1,11 @@
 // pointwise: runs each step of a program over a stretch of a row. Each element is computed by itself, so that a row's bits depend on that
 // row alone.
-#include "twostroke/pointwise.h"
+#include "twostroke/rows/pointwise.h"
 
-#include "twostroke/activation.h"
-#include "twostroke/elements.h"
+#include "twostroke/rows/activation.h"
+#include "twostroke/rows/elements.h"
 #include "twostroke/tasks.h"
-#include "twostroke/xielu.h"
+#include "twostroke/rows/xielu.h"
 
 namespace twostroke {
 namespace {

@@ -1,7 +1,7 @@
 // rotate_heads: multiplies each head's vector by Hadamard matrices.
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
-#include "twostroke/rotate.h"
+#include "twostroke/products/rotate.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

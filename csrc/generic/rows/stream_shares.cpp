@@ -1,5 +1,5 @@
 // stream_shares: computes how a block of a model reads streams and adds to them. A task is one row.
-#include "twostroke/activation.h"
+#include "twostroke/rows/activation.h"
 #include "twostroke/checks.h"
 #include "twostroke/tasks.h"
 

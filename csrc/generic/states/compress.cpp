@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "twostroke/simd.h"
-#include "twostroke/states.h"
+#include "twostroke/states/states.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

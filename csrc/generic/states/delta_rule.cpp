@@ -4,10 +4,10 @@
 // the same order however many columns and tokens go together. So bits do not depend on chunks.
 #include <math.h>
 
-#include "twostroke/activation.h"
+#include "twostroke/rows/activation.h"
 #include "twostroke/simd.h"
-#include "twostroke/softplus.h"
-#include "twostroke/states.h"
+#include "twostroke/rows/softplus.h"
+#include "twostroke/states/states.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

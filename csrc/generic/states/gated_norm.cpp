@@ -1,6 +1,6 @@
 // gated_norm: a group's sum of squares is sixteen partial sums and then one fixed tree, so a group's bits depend on that group alone.
-#include "twostroke/activation.h"
-#include "twostroke/states.h"
+#include "twostroke/rows/activation.h"
+#include "twostroke/states/states.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

@@ -2,8 +2,8 @@
 // matrix in order, so bits do not depend on how a sequence is cut into steps.
 #include <math.h>
 
-#include "twostroke/activation.h"
-#include "twostroke/states.h"
+#include "twostroke/rows/activation.h"
+#include "twostroke/states/states.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

@@ -1,7 +1,7 @@
 // rg_lru: the recurrence of Griffin. A task is a block of channels of one sequence; a vector of them stays in registers for all tokens of
 // the step. Channels are independent, so bits do not depend on how a sequence is cut into steps.
-#include "twostroke/activation.h"
-#include "twostroke/states.h"
+#include "twostroke/rows/activation.h"
+#include "twostroke/states/states.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

@@ -1,8 +1,8 @@
 // selective_scan: Mamba's scan. A task is a block of channels of one sequence, whose state stays in near caches for all tokens of the step.
 // Each number of the state, and each sum over n, is computed in one order, so bits do not depend on how a sequence is cut into steps.
 #include "twostroke/simd.h"
-#include "twostroke/softplus.h"
-#include "twostroke/states.h"
+#include "twostroke/rows/softplus.h"
+#include "twostroke/states/states.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

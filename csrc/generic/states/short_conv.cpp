@@ -2,8 +2,8 @@
 // sequence. It reads and replaces these channels' part of the state, which no other task touches.
 #include <string.h>
 
-#include "twostroke/activation.h"
-#include "twostroke/states.h"
+#include "twostroke/rows/activation.h"
+#include "twostroke/states/states.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

@@ -1,10 +1,10 @@
 // ssd_scan: Mamba-2's scan. A task is one head of one sequence; the head's state stays in near caches for all tokens of the step. Several
 // tokens go through a row of the state while it is in registers. Each number of the state, and each sum over n, is computed by the same
 // operations in the same order however many tokens go together. So bits do not depend on how a sequence is cut into steps.
-#include "twostroke/register_tiles.h"
+#include "twostroke/products/register_tiles.h"
 #include "twostroke/simd.h"
-#include "twostroke/softplus.h"
-#include "twostroke/states.h"
+#include "twostroke/rows/softplus.h"
+#include "twostroke/states/states.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

@@ -2,7 +2,7 @@
 // row before them and the last row is kept.
 #include <string.h>
 
-#include "twostroke/states.h"
+#include "twostroke/states/states.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

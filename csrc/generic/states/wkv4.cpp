@@ -1,7 +1,7 @@
 // wkv4: the scan of RWKV-4. A task is a block of channels of one sequence; a vector of them and of its three states stays in registers for
 // all tokens of the step. Channels are independent, so bits do not depend on how a sequence is cut into steps.
-#include "twostroke/activation.h"
-#include "twostroke/states.h"
+#include "twostroke/rows/activation.h"
+#include "twostroke/states/states.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {

@@ -1,10 +1,10 @@
 // wkv7: the scan of RWKV-7. A task is one head of one sequence; its state stays in near caches for all tokens of the step. Each number of
 // the state, and each sum over its rows, is computed by the same operations in the same order, so bits do not depend on chunks.
-#include "twostroke/activation.h"
-#include "twostroke/softplus.h"
-#include "twostroke/states.h"
+#include "twostroke/rows/activation.h"
+#include "twostroke/rows/softplus.h"
+#include "twostroke/states/states.h"
 #include "twostroke/tasks.h"
-#include "twostroke/wkv.h"
+#include "twostroke/states/wkv.h"
 
 namespace twostroke {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#include "twostroke/unrolled.h"
+#include "twostroke/products/unrolled.h"
 
 namespace twostroke {
 

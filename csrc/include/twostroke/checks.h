@@ -1,7 +1,7 @@
 // Checks of shapes that ops share wherever they run. Each returns TS_OK, or the status of what is wrong.
 #pragma once
 #include "twostroke/ops.h"
-#include "twostroke/packed.h"
+#include "twostroke/products/packed.h"
 
 namespace twostroke {
 

@@ -6,7 +6,7 @@
 // signed bytes of V. store_bytes and store_digits store 64 rounded numbers; store_digits returns lanes whose sum is the sum of the numbers.
 // A NaN becomes an arbitrary number.
 #pragma once
-#include "twostroke/quad.h"
+#include "twostroke/products/quad.h"
 #include "twostroke/simd.h"
 
 #if defined(TS_LEVEL_AVX512)

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "twostroke/unrolled.h"
+#include "twostroke/products/unrolled.h"
 
 namespace twostroke {
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from twostroke.assembly.guesses import DraftModel, GuessingModel
+from twostroke.assembly.guessing.guesses import DraftModel, GuessingModel
 from twostroke.assembly.optional import bank, lora_folder, shelf, with_adapters
 from twostroke.assembly.settings.engine_settings import AdapterSettings
 from twostroke.assembly.settings.resolver import Resolver
@@ -23,8 +23,8 @@ from twostroke.ops.program.place import place
 from twostroke.ops.program.program import Program
 from twostroke.ops.quant.formats import adapter_format
 from twostroke.types.errors import ConfigError
+from twostroke.types.reading.user_path import user_path
 from twostroke.types.spec.formats import WeightFormat
-from twostroke.types.user_path import user_path
 
 if TYPE_CHECKING:
     from twostroke.ops.passes.with_adapters import AdaptedPart

@@ -14,8 +14,8 @@ from twostroke.types.cache_pools import CachePools
 from twostroke.types.pooling import Pooling
 
 if TYPE_CHECKING:
-    from twostroke.assembly.sight import SightPlan
-    from twostroke.runner.image_encoder import KeptRows
+    from twostroke.assembly.images.sight import SightPlan
+    from twostroke.runner.images.image_encoder import KeptRows
 
 DEVICE = "cuda"
 

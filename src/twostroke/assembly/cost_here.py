@@ -10,7 +10,7 @@ import contextlib
 from functools import partial
 from pathlib import Path
 
-from twostroke.assembly.encoder_format import EncoderFormat
+from twostroke.assembly.images.encoder_format import EncoderFormat
 from twostroke.assembly.settings.env import processor_name
 from twostroke.backends.cpu.calibration_file import fingerprint, read_calibration
 from twostroke.cost.calibration import Calibration

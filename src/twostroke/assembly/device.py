@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from twostroke.assembly.cost_here import costs_here, costs_on
-from twostroke.assembly.guesses import GuessingModel
+from twostroke.assembly.guessing.guesses import GuessingModel
 from twostroke.assembly.machine.spare_memory import SpareMemory
 from twostroke.assembly.optional import cuda, cuda_limits
 from twostroke.assembly.settings.engine_settings import CacheSettings, DeviceSettings

@@ -12,8 +12,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from twostroke.assembly.arithmetic import arithmetic_here
+from twostroke.assembly.images.sight_files import SightFiles
 from twostroke.assembly.settings.resolver import Resolved
-from twostroke.assembly.sight_files import SightFiles
 from twostroke.backends.cpu.library import library_path
 from twostroke.cost.disk_price import DiskPrice
 from twostroke.cost.shape import StepCost
@@ -31,8 +31,8 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.pool_pages import PoolPages
 from twostroke.types.cache_pools import CachePools
+from twostroke.types.reading.user_path import user_path
 from twostroke.types.spec.formats import PAGE_TOKENS
-from twostroke.types.user_path import user_path
 from twostroke.weights.packed.fingerprint import content_of_folder
 from twostroke.weights.packed.polite import give_way
 

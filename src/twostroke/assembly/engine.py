@@ -11,23 +11,24 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from twostroke.assembly import caches, ranks
+from twostroke.assembly import caches
 from twostroke.assembly import device as placing
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, own_pools, step_memory
 from twostroke.assembly.find import Found, find_model
 from twostroke.assembly.folders import texts_of
 from twostroke.assembly.grammars import GrammarsWhenAsked, Preparation, grammars_of
-from twostroke.assembly.guesses import (
+from twostroke.assembly.guessing.guesses import (
     DraftModel,
     build_draft,
     build_guesser,
     ways_of,
 )
+from twostroke.assembly.images.seeing import build_sight, tell_scheduler
 from twostroke.assembly.optional import advice, verdict
 from twostroke.assembly.optional_heads import ahead, disk, heads
 from twostroke.assembly.place import RunPlace
+from twostroke.assembly.processes import ranks
 from twostroke.assembly.seeds import SEEDS
-from twostroke.assembly.seeing import build_sight, tell_scheduler
 from twostroke.assembly.settings.config import step_rule
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.assembly.task import Texts, build_texts
@@ -39,18 +40,19 @@ from twostroke.engine.beams.book import BeamBook
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.cold_steps import ColdSteps
 from twostroke.engine.core import nothing_before
-from twostroke.engine.isolate import IsolatingExecutor
+from twostroke.engine.faults.isolate import IsolatingExecutor
+from twostroke.engine.faults.witness import Witness
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
 from twostroke.engine.record_file import RecordFile
+from twostroke.engine.resources import Resources
 from twostroke.engine.scheduler.scheduler import Scheduler
-from twostroke.engine.session import Resources, Session
+from twostroke.engine.session import Session
 from twostroke.engine.speculate.guesser import Guesser
 from twostroke.engine.speculate.proposer import Proposer
 from twostroke.engine.step_loop import StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
-from twostroke.engine.witness import Witness
 from twostroke.ops.program.model import Model
 from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.forward import Forward
@@ -59,8 +61,8 @@ from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.stop_text import stop_text
 from twostroke.text.talk.ends import turn_end_ids
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.types.made_once import made_once
-from twostroke.types.user_path import user_path
+from twostroke.types.first_use.made_once import made_once
+from twostroke.types.reading.user_path import user_path
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import BackgroundCheck
@@ -72,8 +74,8 @@ if TYPE_CHECKING:
     from twostroke.engine.disk.disk_pages import DiskPages
     from twostroke.images.eyes import Eyes
     from twostroke.runner.adapters.shelf import AdapterShelf
-    from twostroke.runner.image_encoder import ImageRows
-    from twostroke.text.chat_template import ChatTemplate
+    from twostroke.runner.images.image_encoder import ImageRows
+    from twostroke.text.templates.chat_template import ChatTemplate
 
 
 @dataclass(eq=False)

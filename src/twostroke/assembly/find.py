@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from twostroke.assembly import device as placing
-from twostroke.assembly import ranks
 from twostroke.assembly.adapters import AdapterPlan, plan_adapters
 from twostroke.assembly.caches import needs_of
 from twostroke.assembly.calibrated_keys import with_calibrated_keys
 from twostroke.assembly.cost_here import check_objectives
 from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
-from twostroke.assembly.guesses import DraftModel, GuessingModel, find_guessing
-from twostroke.assembly.seeing import plan_sight
+from twostroke.assembly.guessing.guesses import DraftModel, GuessingModel, find_guessing
+from twostroke.assembly.images.seeing import plan_sight
+from twostroke.assembly.processes import ranks
 from twostroke.assembly.settings.config import (
     ModelFacts,
     require_encoder_room,
@@ -53,7 +53,7 @@ from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.packed.cache_choice import kept_folder
 
 if TYPE_CHECKING:
-    from twostroke.assembly.sight import SightPlan
+    from twostroke.assembly.images.sight import SightPlan
     from twostroke.backends.cuda import CudaDevice
 
 

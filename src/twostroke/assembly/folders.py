@@ -16,16 +16,16 @@ from twostroke.assembly.settings.resolver import Resolver
 from twostroke.assembly.settings.server_settings import TalkSettings
 from twostroke.assets import spark_draft_path, spark_path
 from twostroke.ops.quant.formats import STORED
-from twostroke.text.template_files import read_sources
+from twostroke.text.templates.template_files import read_sources
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.types.user_path import user_path
+from twostroke.types.reading.user_path import user_path
 from twostroke.weights.gguf.unfold import unfold_file
 from twostroke.weights.hub.hub import EMBEDDED, ModelFolder, resolve_model
 from twostroke.weights.packed.cache_choice import kept_folder
 from twostroke.weights.vocabularies.unfold import with_tokenizer
 
 if TYPE_CHECKING:
-    from twostroke.text.chat_template import ChatTemplate
+    from twostroke.text.templates.chat_template import ChatTemplate
 
 Progress = Callable[[int, int, str], None]
 CALIBRATED = "calibrated weights for"

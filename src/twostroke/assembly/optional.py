@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twostroke.types.lazy_module import LazyModule
+from twostroke.types.first_use.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from twostroke.assembly import rank_sight
+    from twostroke.assembly.images import rank_sight
     from twostroke.backends import cuda
     from twostroke.backends.cuda import health as cuda_health
     from twostroke.backends.cuda import limits as cuda_limits
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from twostroke.ops.passes import division, with_adapters
     from twostroke.quantize.driver import kept_result
     from twostroke.runner import ahead as runner_ahead
-    from twostroke.runner import shared_rows
     from twostroke.runner.adapters import bank, lora_folder, shelf
     from twostroke.runner.device import early_runner
     from twostroke.runner.device import sampler as device_sampler
+    from twostroke.runner.images import shared_rows
     from twostroke.runner.retrieval import embedder, reranker
-    from twostroke.text import chat_template
+    from twostroke.text.templates import chat_template
 else:
     bank = LazyModule("twostroke.runner.adapters.bank")
     lora_folder = LazyModule("twostroke.runner.adapters.lora_folder")
@@ -43,16 +43,16 @@ else:
     kept_result = LazyModule("twostroke.quantize.driver.kept_result")
     frames = LazyModule("twostroke.distributed.ranks.frames")
     leader = LazyModule("twostroke.distributed.ranks.leader")
-    rank_sight = LazyModule("twostroke.assembly.rank_sight")
+    rank_sight = LazyModule("twostroke.assembly.images.rank_sight")
     processes = LazyModule("twostroke.distributed.ranks.processes")
     embedder = LazyModule("twostroke.runner.retrieval.embedder")
     reranker = LazyModule("twostroke.runner.retrieval.reranker")
     early_runner = LazyModule("twostroke.runner.device.early_runner")
     runner_ahead = LazyModule("twostroke.runner.ahead")
     device_sampler = LazyModule("twostroke.runner.device.sampler")
-    shared_rows = LazyModule("twostroke.runner.shared_rows")
+    shared_rows = LazyModule("twostroke.runner.images.shared_rows")
     objective_policy = LazyModule("twostroke.engine.scheduler.objectives.objective_policy")
-    chat_template = LazyModule("twostroke.text.chat_template")
+    chat_template = LazyModule("twostroke.text.templates.chat_template")
 
 __all__ = [
     "advice",

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twostroke.types.lazy_module import LazyModule
+from twostroke.types.first_use.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from twostroke.assembly import ahead, disk, heads, sight
+    from twostroke.assembly import disk
+    from twostroke.assembly.guessing import ahead, heads
+    from twostroke.assembly.images import sight
 else:
-    ahead = LazyModule("twostroke.assembly.ahead")
+    ahead = LazyModule("twostroke.assembly.guessing.ahead")
     disk = LazyModule("twostroke.assembly.disk")
-    heads = LazyModule("twostroke.assembly.heads")
-    sight = LazyModule("twostroke.assembly.sight")
+    heads = LazyModule("twostroke.assembly.guessing.heads")
+    sight = LazyModule("twostroke.assembly.images.sight")
 
 __all__ = ["ahead", "disk", "heads", "sight"]

@@ -29,7 +29,7 @@ from twostroke.weights.loaded import ModelWeights
 
 if TYPE_CHECKING:
     from twostroke.backends.cuda import CudaDevice
-    from twostroke.runner.span_runner import ImageSteps
+    from twostroke.runner.images.span_runner import ImageSteps
 
 
 class RunPlace(Struct, frozen=True):

@@ -15,7 +15,7 @@ from twostroke.text.talk.ends import turn_end_ids
 from twostroke.text.talk.learn.find import find_format
 from twostroke.text.talk.switches import Switches, Wish
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.types.open_values import filled
+from twostroke.types.sampling.open_values import filled
 from twostroke.weights.generation import read_generation_defaults
 
 WISHES = {"off": Wish(effort="none"), "on": Wish(on=True), "low": Wish(effort="low"), "high": Wish(effort="high")}

@@ -20,8 +20,8 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.program.values import Vector
 from twostroke.ops.quant.formats import STORED, format_choice, kv_warning
 from twostroke.system import here
+from twostroke.types.reading.user_path import user_path
 from twostroke.types.speculate import INSIDE
-from twostroke.types.user_path import user_path
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.early.record import remember
 from twostroke.weights.hub.hub import ModelFolder

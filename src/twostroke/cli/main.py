@@ -19,6 +19,7 @@ from twostroke.cli.shared.command import (
     require_addresses,
     require_files,
 )
+from twostroke.cli.shared.shell_script import VERB, script_command
 from twostroke.cli.shared.streams import checked_arguments, in_utf8, open_missing_streams, prepare_streams
 from twostroke.system import here
 from twostroke.types.errors import BackendError, InvalidRequest, OutOfMemory
@@ -59,7 +60,6 @@ SYNONYMS = {
     "kill": "stop",
     "name": "alias",
     "complete": "generate",
-    "completion": "_TWOSTROKE_COMPLETE=bash_source twostroke",  # other programs print the shell's script by this verb
     "completions": "generate",
     "start": "serve",
     "server": "serve",
@@ -123,6 +123,10 @@ class LazyGroup(SuggestingGroup):
         require_files(here.most_open_files())
         command: click.Command = importlib.import_module(VERBS[cmd_name][0]).command
         return command
+
+    def suggested(self, args: list[str], known: list[str]) -> str:
+        """Returns the command line to suggest. For `completion` it is the one that prints the shell's script."""
+        return script_command(args[1:]) if args[0] == VERB else super().suggested(args, known)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes examples, then the verbs from the table, without importing any verb."""

@@ -188,7 +188,7 @@ def command(
     where not even one sequence fits.
     """
     with clear_errors(verbose):
-        from twostroke.assembly.encoder_format import AS_THE_MODEL, EncoderFormat
+        from twostroke.assembly.images.encoder_format import AS_THE_MODEL, EncoderFormat
         from twostroke.lab.planner.adapted import with_places
         from twostroke.lab.planner.ask import make_ask
         from twostroke.lab.planner.divided_plan import make_divided_plan
@@ -247,9 +247,9 @@ def _print_divided(plan: DividedPlan, as_json: bool) -> None:
 
 def _draw(path: Path, source: str, expectation: Expectation) -> None:
     from twostroke.cli.shared.output_file import write_bytes
-    from twostroke.lab.planner.drawing_png import as_png
-    from twostroke.lab.planner.drawing_svg import as_svg
-    from twostroke.lab.planner.roofline_plot import roofline
+    from twostroke.lab.planner.pictures.drawing_png import as_png
+    from twostroke.lab.planner.pictures.drawing_svg import as_svg
+    from twostroke.lab.planner.pictures.roofline_plot import roofline
 
     drawing = roofline(f"{source} on {expectation.target.title}", expectation)
     picture = as_png(drawing) if path.suffix.lower() == ".png" else as_svg(drawing)

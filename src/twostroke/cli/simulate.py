@@ -21,7 +21,7 @@ from twostroke.types.objectives import LatencyObjectives
 
 if TYPE_CHECKING:
     from twostroke.lab.bench.load.choose import Workload
-    from twostroke.lab.sim.fleet import FleetOutcome
+    from twostroke.lab.sim.fleet.fleet import FleetOutcome
     from twostroke.lab.sim.recorder import StepRecorder
     from twostroke.lab.sim.setup import ReplicaSetup
 
@@ -112,9 +112,9 @@ def command(
     """
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place, write_json
+        from twostroke.lab.sim.fleet.routers import named_router
         from twostroke.lab.sim.recorder import StepRecorder
         from twostroke.lab.sim.report import make_report
-        from twostroke.lab.sim.routers import named_router
 
         for place, option in ((perfetto, "--perfetto"), (records, "--records"), (save, "--save")):
             if place is not None:
@@ -144,9 +144,9 @@ def command(
 
 
 def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: StepRecorder | None) -> FleetOutcome:
-    from twostroke.lab.sim.fleet import Fleet
+    from twostroke.lab.sim.fleet.fleet import Fleet
+    from twostroke.lab.sim.fleet.routers import named_router
     from twostroke.lab.sim.garbage import seldom_collected
-    from twostroke.lab.sim.routers import named_router
 
     fleet = Fleet(plan, named_router(options["router"]), recorder)
     with seldom_collected():

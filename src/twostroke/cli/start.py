@@ -11,7 +11,7 @@ from twostroke.cli.shared.interrupt import end_quietly
 def run() -> None:
     """Runs the command with the arguments of this process, and ends the process."""
     end_quietly()
-    from twostroke.assembly.early_start import loads_a_model, read_early
+    from twostroke.assembly.early.early_start import loads_a_model, read_early
     from twostroke.assembly.settings.env import without_blas_threads
     from twostroke.cli.shared.garbage import put_off
 

@@ -10,7 +10,7 @@ from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import StepCost
 from twostroke.cost.work_table import WorkTable
 from twostroke.types.errors import ConfigError
-from twostroke.types.made_once import made_once
+from twostroke.types.first_use.made_once import made_once
 from twostroke.types.spec.formats import KVKind, WeightFormat
 from twostroke.types.spec.hardware import HardwareSpec
 

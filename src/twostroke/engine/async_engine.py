@@ -20,10 +20,10 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from twostroke.cost.history.ledger import Ledger
-from twostroke.engine.alarm import Alarm
-from twostroke.engine.collect import Collector
-from twostroke.engine.reader import StreamReader
-from twostroke.engine.reader_watch import ReaderWatch
+from twostroke.engine.answers.collect import Collector
+from twostroke.engine.answers.reader import StreamReader
+from twostroke.engine.answers.reader_watch import ReaderWatch
+from twostroke.engine.faults.alarm import Alarm
 from twostroke.engine.session import Session
 from twostroke.types.errors import BackendError, EngineStopped, InvalidRequest, TwostrokeError
 from twostroke.types.grammar import TokenMask

@@ -7,10 +7,10 @@ import itertools
 from msgspec import Struct
 
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest, prompt_too_long
-from twostroke.types.many_answers import num_offered
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.output import Prompt
 from twostroke.types.pooling import Task
+from twostroke.types.sampling.many_answers import num_offered
 from twostroke.types.speculate import BY_MODEL, INSIDE, NO_WAYS, WAYS
 
 MAX_OBJECTIVE_S = 3600.0

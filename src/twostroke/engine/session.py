@@ -8,73 +8,30 @@ Per completion: any number of Deltas, then exactly one with a finish_reason.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Protocol
 
 from msgspec import Struct, field, structs
 
 from twostroke.cost.explain.guesses import seconds_of_guesses
 from twostroke.cost.history.ledger import Ledger
+from twostroke.engine.answers.chosen import ChosenAnswers
+from twostroke.engine.answers.completion_text import CompletionText, Piece
 from twostroke.engine.book import RequestBook
-from twostroke.engine.chosen import ChosenAnswers
-from twostroke.engine.completion_text import CompletionText, Piece
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import NoObserver, Observer
+from twostroke.engine.resources import NO_RESOURCES, Resources, Seeds
 from twostroke.text.detokenizer import CONTEXT_TOKENS, Vocabulary, showing
 from twostroke.types.adapter import NO_ADAPTER, TakenAdapter
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
-from twostroke.types.grammar import Grammar, TokenMask
+from twostroke.types.grammar import TokenMask
 from twostroke.types.output import Delta, Prompt, Timings
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import TokenLogprob
 
 TEXT_FAULT = "The text of this answer could not be made."
-
-
-class Grammars(Protocol):
-    """Compiles grammars, in threads of its own. Any thread may call it."""
-
-    def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """Begin to compile a grammar, without waiting. The future gives `count` masks, one for each completion, or
-        raises the same errors.
-
-        Raises InvalidRequest, Overloaded.
-        """
-
-
-class Adapters(Protocol):
-    """The loaded adapters, and the requests that use them. Any thread may call it."""
-
-    def check(self, name: str | None) -> None:
-        """Raises InvalidRequest for an adapter that is not loaded."""
-
-    def take(self, name: str) -> TakenAdapter:
-        """Take an adapter, which stays as it is until it is given back. Raises InvalidRequest."""
-
-    def give_back(self, slot: int) -> None:
-        """Give an adapter back, because its request has ended."""
-
-
-class Resources(Struct, frozen=True):
-    """Objects that the requests of one engine share: compiled grammars, and adapters. An engine may have none of them.
-    """
-
-    grammars: Grammars | None = None
-    adapters: Adapters | None = None
-
-
-NO_RESOURCES = Resources()
-
-
-class Seeds(Struct, frozen=True):
-    """The source of the seeds of completions. draw: returns a fresh 63-bit seed. sibling(seed, i): returns the seed of
-    completion i of a request with this seed."""
-
-    draw: Callable[[], int]
-    sibling: Callable[[int, int], int]
 
 
 class _Live(Struct):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from twostroke.engine.book import PlanningBook
 from twostroke.engine.core import Computed, EngineCore, Step, do_nothing, nothing_before
 from twostroke.engine.executor import Executor
-from twostroke.engine.forgive import ForgivingExecutor
+from twostroke.engine.faults.forgive import ForgivingExecutor
 from twostroke.engine.plans_in_flight import FlightListener, PlansInFlight
 from twostroke.types.errors import EngineStopped
 from twostroke.types.plan import Plan

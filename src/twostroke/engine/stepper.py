@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from twostroke.engine.alarm import Alarm
+from twostroke.engine.faults.alarm import Alarm
 from twostroke.engine.session import Session
 from twostroke.engine.step_loop import MAX_FAULTS_IN_A_ROW, StepLoop
 from twostroke.types.errors import EngineStopped

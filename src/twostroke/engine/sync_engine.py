@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from twostroke.engine.collect import Collector
+from twostroke.engine.answers.collect import Collector
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.turns import FairLock
 from twostroke.types.errors import EngineStopped

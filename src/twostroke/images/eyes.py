@@ -21,11 +21,11 @@ from typing import Any, Protocol
 from msgspec import Struct, structs
 
 from twostroke.images.canvases import with_ends
-from twostroke.images.decoder import ImageDecoder
+from twostroke.images.decoding.decoder import ImageDecoder
 from twostroke.images.parts import AskedImage, ImageName, image_of
 from twostroke.images.processor import Cut, Processor
 from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, FetchesImages
-from twostroke.text.pictures import PictureMarks
+from twostroke.text.templates.pictures import PictureMarks
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.images import Canvas, ImageSpan, ImageTile, Patching, PlacedPart, Sheet, is_image, key_of
 
@@ -283,7 +283,7 @@ class EyesOfRequest:
 
 class Pictures:
     """The opened images of one prompt. messages: the messages with marks in place of the images. Satisfies
-    `text.pictures.PlacedImages`."""
+    `text.templates.pictures.PlacedImages`."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from msgspec import Struct
 from twostroke.images.data_url import bytes_of_base64, bytes_of_url
 from twostroke.images.remote.allowed import is_remote
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.user_path import user_path
+from twostroke.types.reading.user_path import user_path
 
 DETAILS = ("auto", "low", "high", "original")
 PNG_MODES = ("1", "L", "LA", "I;16", "P", "RGB", "RGBA")

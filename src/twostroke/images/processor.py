@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 from msgspec import Struct
 
-from twostroke.images.decoder import Step
+from twostroke.images.decoding.decoder import Step
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.images import Canvas, Patching, Sheet
 from twostroke.types.spec.fields import Fields

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twostroke.images.decoder import Step
+from twostroke.images.decoding.decoder import Step
 
 
 def nearest_grid(width: int, height: int, side: int, least: int, most: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from twostroke.models.common.blocks.ahead import AheadProgram
+from twostroke.models.common.blocks.heads.ahead import AheadProgram
 from twostroke.ops.operands import F32Array
 from twostroke.ops.program.values import Value
 from twostroke.ops.step_memory import StepMemory, StepSizes

@@ -15,7 +15,7 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.program.values import Weight
 from twostroke.ops.quant.formats import KEPT_WIDE
 from twostroke.types.errors import ModelError
-from twostroke.types.lazy_module import LazyModule
+from twostroke.types.first_use.lazy_module import LazyModule
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import F32, WeightFormat
 from twostroke.weights.checkpoint import Checkpoint

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from twostroke.engine.speculate.proposer import GuessWanted
-from twostroke.models.common.blocks.medusa import MedusaProgram
+from twostroke.models.common.blocks.heads.medusa import MedusaProgram
 from twostroke.ops.attention.token_weights import Weigh
 from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.operands import F32Array

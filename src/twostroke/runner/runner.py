@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from twostroke.engine.isolate import joined
+from twostroke.engine.faults.isolate import joined
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
@@ -19,7 +19,7 @@ from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult, TokenLogprob
 
 if TYPE_CHECKING:
-    from twostroke.runner.span_runner import ImageSteps
+    from twostroke.runner.images.span_runner import ImageSteps
 
 
 def no_delay() -> float:

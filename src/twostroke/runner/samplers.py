@@ -15,10 +15,10 @@ from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.forward import Forward
 from twostroke.runner.sampling.logprobs import token_logprob
 from twostroke.runner.sampling.verify import sample_rows
-from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT, NoTokenLeft
 from twostroke.types.grammar import TOO_HEAVY, GrammarFault
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken, TokenLogprob
+from twostroke.types.sampling.forbidden_tokens import NO_TOKEN_LEFT, NoTokenLeft
 
 Tokens = tuple[SampledToken, ...]
 

@@ -33,7 +33,7 @@ from twostroke.engine.scheduler.estimates.step_time import StepTime
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.admission import Access, Admission, Limits
 from twostroke.server.api.changed.client_lines import ClientLines
-from twostroke.server.api.field_check import FieldCheck
+from twostroke.server.api.fields.field_check import FieldCheck
 from twostroke.server.attached.tool_servers import ToolServer
 from twostroke.server.built import BuiltServer
 from twostroke.server.card import card_of
@@ -60,7 +60,7 @@ from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.talk.ask import asked_format
 from twostroke.text.talk.learn.find import find_format
 from twostroke.types.errors import ConfigError
-from twostroke.types.user_path import user_path
+from twostroke.types.reading.user_path import user_path
 
 SHOWN: tuple[Field[Any], ...] = (
     *(NameSettings.served_name, ModelSettings.weights, CacheSettings.key_factors, MemorySettings.weight_bytes),

@@ -10,9 +10,9 @@ from typing import Any
 
 from twostroke import __version__
 from twostroke.assembly import folders as assemble_folders
+from twostroke.assembly.images.seeing import front_eyes
 from twostroke.assembly.machine.heap import keep_little, trim
 from twostroke.assembly.seeds import SEEDS
-from twostroke.assembly.seeing import front_eyes
 from twostroke.assembly.settings.config import resolve_overload, resolve_server
 from twostroke.assembly.settings.engine_settings import DiskSettings, ModelSettings
 from twostroke.assembly.settings.env import asked_by_environment, read_machine
@@ -24,7 +24,8 @@ from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
 from twostroke.distributed.wire.frames import ReplicaFacts
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.loop_engine import LoopEngine
-from twostroke.engine.session import Resources, Session
+from twostroke.engine.resources import Resources
+from twostroke.engine.session import Session
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.build import access_of, admission_of, settled, slots_in
 from twostroke.server.built import BuiltServer

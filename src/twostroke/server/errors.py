@@ -21,12 +21,12 @@ from twostroke.types.errors import (
     TwostrokeError,
     UnreadOverflow,
 )
-from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT
 from twostroke.types.grammar import TOO_HEAVY
 from twostroke.types.not_loaded import unavailable_of
 from twostroke.types.output import Delta
 from twostroke.types.pooling import Task
 from twostroke.types.request import FinishReason
+from twostroke.types.sampling.forbidden_tokens import NO_TOKEN_LEFT
 
 MESSAGES_PATH = "/v1/messages"
 OLLAMA_PATH = "/api/"

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twostroke.server.api.schema import MAX_PROMPTS, MediaPrompt
-from twostroke.text.pictures import PictureMarks
+from twostroke.text.templates.pictures import PictureMarks
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.images import ImageSpan, PlacedPart
 
 if TYPE_CHECKING:
     from twostroke.images.eyes import Looks
-    from twostroke.text.chat_template import ChatTemplate
+    from twostroke.text.templates.chat_template import ChatTemplate
 
 IMAGE_MARK = "<__media__>"
 """The mark that stands in a text where an image goes."""

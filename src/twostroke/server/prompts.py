@@ -15,12 +15,12 @@ from msgspec import structs
 
 from twostroke.server.api.changed.chat_words import in_chat_words
 from twostroke.server.api.changed.room import within_room
-from twostroke.server.api.grammar import AskedGrammar, after_thought, grammar_of
+from twostroke.server.api.fields.grammar import AskedGrammar, after_thought, grammar_of
+from twostroke.server.api.fields.other_engines import unlimited
+from twostroke.server.api.fields.reasoning_effort import wish_of, with_wish
 from twostroke.server.api.infill import infilled
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
 from twostroke.server.api.model_list import adapter_of, asked_model
-from twostroke.server.api.other_engines import unlimited
-from twostroke.server.api.reasoning_effort import wish_of, with_wish
 from twostroke.server.api.schema import (
     ChatRequest,
     CheckedChat,
@@ -34,25 +34,25 @@ from twostroke.server.calls import PLAIN, AnswerTurn, Call, Delivery
 from twostroke.server.gate.decode import decode
 from twostroke.server.given_prompts import read_prompt, shown_text, split_prompts
 from twostroke.server.serving import Serving
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.history.legal_ids import call_ids_of, with_legal_ids
 from twostroke.text.history.parts import text_of
 from twostroke.text.params_in_tokens import in_tokens
-from twostroke.text.pictures import WithPictures
-from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.speaker import BegunAnswer, Speaker
 from twostroke.text.talk.switches import with_system
+from twostroke.text.templates.chat_template import ChatTemplate
+from twostroke.text.templates.pictures import WithPictures
+from twostroke.text.templates.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar
 from twostroke.types.images import ImageSpan, with_places
 from twostroke.types.notes import Notes
 from twostroke.types.objectives import LatencyObjectives
-from twostroke.types.open_values import filled
 from twostroke.types.output import Prompt
-from twostroke.types.sampler_fields import FIELD_NAMES
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.open_values import filled
+from twostroke.types.sampling.sampler_fields import FIELD_NAMES
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 _T = TypeVar("_T")
 DEFAULT_COMPLETION_TOKENS = 16

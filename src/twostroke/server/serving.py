@@ -15,16 +15,16 @@ from twostroke.runner.retrieval.embedder import Embedder
 from twostroke.runner.retrieval.reranker import Reranker
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.changed.client_lines import ClientLines
-from twostroke.server.api.field_check import FieldCheck
+from twostroke.server.api.fields.field_check import FieldCheck
 from twostroke.server.attached.tool_servers import ToolServer
 from twostroke.server.card import ModelCard
 from twostroke.server.live.view import EngineView
 from twostroke.server.slots.kept import Slots
 from twostroke.server.stored.chats import StoredChats
 from twostroke.server.stored.work import StoredWork
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
+from twostroke.text.templates.chat_template import ChatTemplate
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.pooling import Task
 

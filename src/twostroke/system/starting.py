@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from twostroke.system import here
 
@@ -19,28 +19,32 @@ def apart(start: Callable[..., Started]) -> Started:
     """Calls `start` with the arguments of Popen that separate a child from the terminal, so that Ctrl-C reaches only
     the parent. Where a sandbox refuses these arguments, calls it again with less strict ones. Returns the result of
     `start`. Raises OSError."""
-    *better, last = here.APART
-    for options in better:
+    options = here.APART[0]
+    while True:
         try:
             return start(**options)
         except OSError as error:
-            if error.errno not in _REFUSED:
-                raise
-    return start(**last)
+            options = _less_strict(options, error)
 
 
 async def apart_async(start: Callable[..., Awaitable[Started]]) -> Started:
-    """Awaits `start`, such as asyncio.create_subprocess_exec, and returns its result. Arguments of Popen separate the
-    child from the terminal, so that Ctrl-C reaches only the parent. Where a sandbox refuses them, calls `start` again
-    with less strict ones. Raises OSError."""
-    *better, last = here.APART
-    for options in better:
+    """Awaits `start`, such as asyncio.create_subprocess_exec, with the same arguments as `apart`. Returns its result.
+    Raises OSError."""
+    options = here.APART[0]
+    while True:
         try:
             return await start(**options)
         except OSError as error:
-            if error.errno not in _REFUSED:
-                raise
-    return await start(**last)
+            options = _less_strict(options, error)
+
+
+def _less_strict(options: dict[str, Any], error: OSError) -> dict[str, Any]:
+    """Returns the arguments to try after `options`. Raises `error` where there are none, or where no sandbox refused
+    `options`."""
+    later = here.APART[here.APART.index(options) + 1 :]
+    if not later or error.errno not in _REFUSED:
+        raise error
+    return later[0]
 
 
 def why_no_process(error: OSError) -> str:

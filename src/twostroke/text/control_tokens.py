@@ -8,10 +8,10 @@ import secrets
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from twostroke.text.quoting import Spans
 from twostroke.text.talk.catalog import known_marks
+from twostroke.text.templates.quoting import Spans
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.made_once import made_once
+from twostroke.types.first_use.made_once import made_once
 
 if TYPE_CHECKING:
     import tokenizers

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 KEPT = 8
 """The number of sets of texts whose ids are kept for each vocabulary: clients send the same few sets."""

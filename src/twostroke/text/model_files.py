@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from twostroke.types.errors import CorruptModel
-from twostroke.types.unreadable import fix_unreadable, why_unreadable
+from twostroke.types.reading.unreadable import fix_unreadable, why_unreadable
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """The bytes that editors of Windows write at the beginning of a text."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twostroke.text.bad_words import without_words
 from twostroke.text.dry_breakers import with_breakers
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 def in_tokens(params: SamplingParams, tokenizer: Tokenizer) -> SamplingParams:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from twostroke.text.byte_alphabet import bytes_of
 from twostroke.text.control_tokens import ControlTokens
 from twostroke.text.frame import Frame, frame_of
-from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.special_tokens import SpecialTokens, ids_of_texts, read_special_tokens
-from twostroke.text.template_files import read_sources
+from twostroke.text.templates.quoting import Quoting, Spans
+from twostroke.text.templates.template_files import read_sources
 from twostroke.text.token_bound import TokenBound, covers_every_byte
 from twostroke.text.tokenizer_file import read_tokenizer
 from twostroke.types.errors import InvalidRequest, TokenizerFailed, prompt_too_long
-from twostroke.types.made_once import made_once
+from twostroke.types.first_use.made_once import made_once
 
 if TYPE_CHECKING:
     import tokenizers

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from twostroke.text.model_files import BYTE_ORDER_MARK
-from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import CorruptModel, ModelNotFound, UnsupportedModel
-from twostroke.types.unreadable import fix_unreadable, why_unreadable
+from twostroke.types.reading.decoders import json_decoder
+from twostroke.types.reading.unreadable import fix_unreadable, why_unreadable
 
 if TYPE_CHECKING:
     import tokenizers

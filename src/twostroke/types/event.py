@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Struct
 
-from twostroke.types.prefix import PrefixMiss
+from twostroke.types.recorded.prefix import PrefixMiss
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
 

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from twostroke.types.grammar import TokenMask
 from twostroke.types.images import ImageSpan
 from twostroke.types.objectives import LatencyObjectives
-from twostroke.types.parts import TimeParts
 from twostroke.types.pooling import PooledRows
+from twostroke.types.recorded.parts import TimeParts
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)

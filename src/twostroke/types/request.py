@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from twostroke.types.grammar import TokenMask
 from twostroke.types.images import ImageSpan
-from twostroke.types.many_answers import num_offered
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.pooling import PooledRows
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.many_answers import num_offered
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 class FinishReason(enum.StrEnum):

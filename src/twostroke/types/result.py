@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from twostroke.types.encode import PieceTime
-from twostroke.types.exchange_spent import ExchangeSpent
 from twostroke.types.images import NOTHING_ENCODED, EncodedTiles
+from twostroke.types.recorded.exchange_spent import ExchangeSpent
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from twostroke.ops.operands import U8Array
-from twostroke.ops.stored_layout import StoredValues
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.errors import CorruptModel, ModelNotFound, UnsupportedModel
 from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.gguf.tensors import GgufTensor

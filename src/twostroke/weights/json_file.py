@@ -15,7 +15,7 @@ from typing import Any
 
 from twostroke.system import here
 from twostroke.types.errors import CorruptModel
-from twostroke.types.unreadable import fix_unreadable, why_unreadable
+from twostroke.types.reading.unreadable import fix_unreadable, why_unreadable
 
 MAX_CONFIG_BYTES = 16 << 20
 DOWNLOAD_AGAIN = "Download the model again; if that does not help, its publisher has to repair it."

@@ -15,7 +15,7 @@ from openai import OpenAI
 
 from tests.serve.fakes import MODEL, fake_parts
 from tests.serve.harness import Live, serving, wait_until
-from twostroke.server.api.field_check import MAX_NAMED, FieldCheck, nearest
+from twostroke.server.api.fields.field_check import MAX_NAMED, FieldCheck, nearest
 from twostroke.server.api.messages_request import MessagesRequest
 from twostroke.server.api.responses_request import ResponsesRequest
 from twostroke.server.api.schema import ChatRequest, CompletionRequest

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.serve.fakes import PlainTemplate, fake_parts
+from twostroke.server.api.fields.reasoning_effort import wish_of, with_wish
 from twostroke.server.api.messages_request import messages_call
 from twostroke.server.api.model_list import model_list
-from twostroke.server.api.reasoning_effort import wish_of, with_wish
 from twostroke.server.api.responses_request import responses_call
 from twostroke.server.live.view import EngineView
 from twostroke.server.prompts import chat_call, completion_call

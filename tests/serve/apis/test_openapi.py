@@ -27,7 +27,7 @@ from twostroke.cost.explain.explanation import Advice, Cause, CauseKind, Explana
 from twostroke.server.admission import Access
 from twostroke.server.api.adapter_routes import LOAD_PATH, UNLOAD_PATH
 from twostroke.server.api.ollama.routes import refused_paths
-from twostroke.server.app import routes_of
+from twostroke.server.api.routes import routes_of
 from twostroke.server.build import build_server
 from twostroke.server.document.openapi import openapi_document
 from twostroke.server.live.routes import live_routes

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.serve.apis.test_agents import CHAT_TOOL, FLAT_TOOL, OWN, PATHS, SAY_TOOL, USER, ask, prompt, warned
-from tests.serve.apis.test_tools import CITY
+from tests.serve.apis.tools.test_agents import CHAT_TOOL, FLAT_TOOL, OWN, PATHS, SAY_TOOL, USER, ask, prompt, warned
+from tests.serve.apis.tools.test_tools import CITY
 from tests.serve.fakes import MODEL, FakeEngine, fake_parts
 from tests.serve.harness import Live, Reply, serving
 from twostroke.server.api.changed.chat_words import in_chat_words

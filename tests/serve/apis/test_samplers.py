@@ -16,11 +16,11 @@ from tests.serve.fakes import MODEL
 from tests.serve.harness import Live, serving
 from twostroke import LLM, SamplingParams
 from twostroke.cli.main import main
+from twostroke.server.api.fields.sampler_fields import AskedSamplers
 from twostroke.server.api.responses_request import ResponsesRequest
-from twostroke.server.api.sampler_fields import AskedSamplers
 from twostroke.server.api.schema import ChatRequest, CompletionRequest
 from twostroke.server.build import build_server
-from twostroke.types.sampler_fields import FIELD_NAMES
+from twostroke.types.sampling.sampler_fields import FIELD_NAMES
 
 USER = [{"role": "user", "content": "hi"}]
 VALUES: dict[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import openai
 import pytest
 
-from tests.serve.apis.test_tools import TOOLS
+from tests.serve.apis.tools.test_tools import TOOLS
 from tests.serve.fakes import CONTEXT, MODEL, fake_parts
 from tests.serve.harness import Live, serving
 

@@ -11,7 +11,7 @@ import pytest
 from anthropic import Anthropic
 from openai import OpenAI
 
-from tests.serve.apis.test_tools import CITY, serve
+from tests.serve.apis.tools.test_tools import CITY, serve
 from tests.serve.fakes import MODEL
 from tests.serve.harness import Live
 

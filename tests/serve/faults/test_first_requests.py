@@ -12,7 +12,7 @@ READ_AT_ONCE = """
 import os, sys, threading, traceback
 sys.setswitchinterval(1e-6)
 import twostroke.server.app
-from twostroke.server.api.field_check import FieldCheck
+from twostroke.server.api.fields.field_check import FieldCheck
 from twostroke.server.gate.decode import BODY_KINDS, decode
 from twostroke.types.errors import InvalidRequest
 

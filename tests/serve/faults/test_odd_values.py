@@ -22,7 +22,7 @@ from twostroke.server.api.responses_request import responses_call
 from twostroke.server.api.tokens import tokenize
 from twostroke.server.errors import HttpProblem, problem_of
 from twostroke.server.prompts import chat_call, completion_call
-from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.templates.chat_template import ChatTemplate
 from twostroke.types.errors import TwostrokeError
 
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}}

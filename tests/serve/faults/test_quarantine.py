@@ -23,7 +23,7 @@ from twostroke.server.gate.quarantine import Quarantine, fingerprint
 from twostroke.server.process import crash_notes
 from twostroke.server.process.crash_notes import CrashNotes, new_page
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 POISON = 666
 WORKER = f"""

@@ -19,7 +19,7 @@ from twostroke.server.gate.forecast import Forecast, Room
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.output import Timings
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 class Run:

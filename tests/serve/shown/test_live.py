@@ -20,7 +20,7 @@ from twostroke.server.live.view import EngineView
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 @contextmanager

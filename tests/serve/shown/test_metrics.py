@@ -18,7 +18,7 @@ from twostroke.types.output import Timings
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 def samples(text: bytes) -> dict[str, float]:

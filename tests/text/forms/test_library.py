@@ -9,8 +9,8 @@ import threading
 import llguidance
 import pytest
 
+from tests.text.grammar.test_grammar import allowed
 from tests.text.kinds import make
-from tests.text.test_grammar import allowed
 from twostroke.text.grammar import library
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.grammar.guard_child import OPTIONS

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.text.forms.walks import Walker
+from tests.text.grammar.test_grammar import allowed
 from tests.text.kinds import make
-from tests.text.test_grammar import allowed
-from twostroke.server.api.grammar import AskedGrammar, after_thought
+from twostroke.server.api.fields.grammar import AskedGrammar, after_thought
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.grammar.thought import after_thought as source_after_thought
 from twostroke.text.talk.format import Format, ThoughtMarks

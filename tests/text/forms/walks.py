@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.text.test_grammar import allowed
+from tests.text.grammar.test_grammar import allowed
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.grammar import Grammar

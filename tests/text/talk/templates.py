@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.templates.chat_template import ChatTemplate
 
 _HEAD = "{% for t in tools or [] %}[{{ t | tojson }}]{% endfor %}"
 _TURNS = (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.speaker import BegunAnswer, Speaker
+from twostroke.text.templates.chat_template import ChatTemplate
 from twostroke.types.errors import InvalidRequest
 
 HEAD = "{% for m in messages %}<{{ m.role }}>"

@@ -11,9 +11,9 @@ import pytest
 from tests.text.talk.reading import read
 from tests.text.talk.templates import template
 from tests.text.talk.test_find import PLAIN, Words
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.learn.described import described, literals
 from twostroke.text.talk.learn.find import find_format
+from twostroke.text.templates.chat_template import ChatTemplate
 
 FUNCTION = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
 THOUGHT = {"open": "<muse>", "close_pattern": r"</muse>\s*", "content": "text"}

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tests.text.talk.templates import OPENINGS
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.ends import turn_end_ids
+from twostroke.text.templates.chat_template import ChatTemplate
 
 TOKENS = {
     text: place

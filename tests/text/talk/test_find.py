@@ -6,11 +6,11 @@ import pytest
 
 from tests.text.talk.reading import read, valued, written
 from tests.text.talk.templates import CALLS, OPENINGS, UNREADABLE, template
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.ask import asked_format, lines_of
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.learn.find import find_format
 from twostroke.text.talk.learn.probe import FIRST, TemplateProbe
+from twostroke.text.templates.chat_template import ChatTemplate
 from twostroke.types.errors import ConfigError
 
 PLAIN = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}bot:"

@@ -12,11 +12,11 @@ import jsonschema_rs
 import pytest
 from msgspec import structs
 
+from tests.text.grammar.test_grammar import allowed
 from tests.text.kinds import make
 from tests.text.talk.reading import TOOLS, read, valued, written
-from tests.text.test_grammar import allowed
 from twostroke.server.api.changed.kept_tools import text_schema, text_tool
-from twostroke.server.api.grammar import AskedGrammar, after_thought
+from twostroke.server.api.fields.grammar import AskedGrammar, after_thought
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format

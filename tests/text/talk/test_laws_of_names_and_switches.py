@@ -13,11 +13,11 @@ from tests.agents.script import looping
 from tests.serve.fakes import MODEL, FakeEngine, fake_parts
 from tests.text.talk.reading import TOOLS, pieces_of, read, written
 from twostroke.server.prompts import chat_call
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.pieces import CallBegan
 from twostroke.text.talk.switches import BUDGETS, VALUES
+from twostroke.text.templates.chat_template import ChatTemplate
 
 CALLING = [form for form in FORMATS.values() if form.calls]
 THINKING = [form for form in CALLING if form.thought]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.text.talk.reading import TOOLS, read
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.history.abilities import Abilities
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.own_words import offer
 from twostroke.text.talk.speaker import Speaker
+from twostroke.text.templates.chat_template import ChatTemplate
 
 OFFER = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
 TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content or '' }}"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.switches import Switches, Wish
+from twostroke.text.templates.chat_template import ChatTemplate
 
 HEAD = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
 OFF = "<think>\n\n</think>\n\n"

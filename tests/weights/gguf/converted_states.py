@@ -1,4 +1,4 @@
-"""Rules of converted.py for Apertus, Kimi Linear, MiMo-V2, Mistral 4, Grok, RWKV and DeepSeek-V4."""
+"""Rules of conversion_rules.py for Apertus, Kimi Linear, MiMo-V2, Mistral 4, Grok, RWKV and DeepSeek-V4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Products with float weights (f32, bf16), with one kernel for each shape of block. launch_float.cpp chooses the kernel by the number of
+// Products with float weights (f32, bf16), with one kernel for each shape of block. launches/float.cpp chooses the kernel by the number of
 // rows.
 #include "twostroke/cuda/products/floats/chains.h"
 

@@ -9,7 +9,7 @@
 
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/level.h"
-#include "twostroke/register_tiles.h"
+#include "twostroke/products/register_tiles.h"
 #include "twostroke/simd.h"
 
 // An array of vector registers stays in registers only where every loop over it is unrolled and every use is inlined.

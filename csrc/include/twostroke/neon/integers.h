@@ -2,7 +2,7 @@
 #pragma once
 #include "twostroke/level.h"
 #include "twostroke/neon/simd.h"
-#include "twostroke/quad.h"
+#include "twostroke/products/quad.h"
 
 namespace twostroke {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <arm_neon.h>
 
-#include "twostroke/columns.h"
+#include "twostroke/products/columns.h"
 
 namespace twostroke {
 

@@ -1,6 +1,6 @@
 // Steps of 64 activations as quantize_steps.h defines them, in plain C++.
 #pragma once
-#include "twostroke/linear.h"
+#include "twostroke/products/linear.h"
 
 namespace twostroke {
 

@@ -2,7 +2,7 @@
 // a byte in all places, bitwise and and or, shifts within 16 bits, a look-up in a table of 16 bytes, and sums of products. add_quad adds,
 // in each 32 bits, the products of a quad of four-bit values and signed bytes. add_multiplied adds such sums times multipliers.
 #pragma once
-#include "twostroke/linear.h"
+#include "twostroke/products/linear.h"
 #include "twostroke/x86/registers.h"
 
 namespace twostroke {

@@ -1,6 +1,6 @@
 // Sixteen int32 lanes as two registers of AVX2: the part of integers.h that depends on the instruction set.
 #pragma once
-#include "twostroke/quad.h"
+#include "twostroke/products/quad.h"
 #include "twostroke/x86/bytes_avx2.h"
 #include "twostroke/x86/simd_avx2.h"
 

@@ -1,6 +1,6 @@
 // Sixteen int32 lanes as one register of AVX-512: the part of integers.h that depends on the instruction set.
 #pragma once
-#include "twostroke/quad.h"
+#include "twostroke/products/quad.h"
 #include "twostroke/x86/simd_avx512.h"
 
 namespace twostroke {

@@ -2,7 +2,7 @@
 #pragma once
 #include <string.h>
 
-#include "twostroke/columns.h"
+#include "twostroke/products/columns.h"
 #include "twostroke/x86/bytes.h"
 #include "twostroke/x86/bytes_avx2.h"
 

@@ -1,7 +1,7 @@
 // Code that the AVX-512 files of ts_linear share: loads, broadcasts, the fold of one group, and rounding to int8.
 #pragma once
-#include "twostroke/columns.h"
-#include "twostroke/kernel_of.h"
+#include "twostroke/products/columns.h"
+#include "twostroke/products/kernel_of.h"
 #include "twostroke/x86/bytes.h"
 
 namespace twostroke {

@@ -1,6 +1,6 @@
 // Stored codes in 256-bit registers: a register has four k of eight columns.
 #pragma once
-#include "twostroke/stored_head.h"
+#include "twostroke/products/stored_head.h"
 #include "twostroke/x86/linear_avx2.h"
 
 namespace twostroke {

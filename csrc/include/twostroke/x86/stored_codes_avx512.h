@@ -1,6 +1,6 @@
 // Stored codes in 512-bit registers.
 #pragma once
-#include "twostroke/stored_head.h"
+#include "twostroke/products/stored_head.h"
 #include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {

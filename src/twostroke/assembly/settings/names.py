@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from twostroke.assembly.settings.env import config_folder
-from twostroke.types.user_path import is_there
+from twostroke.types.reading.user_path import is_there
 from twostroke.weights.store.aliases import meaning_of, read_aliases
 
 ALIASES = "aliases.toml"

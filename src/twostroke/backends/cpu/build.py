@@ -9,20 +9,20 @@ folder (`~/.cache/twostroke/objects`). All checkouts and kinds of build share th
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ctypes
-import hashlib
 import os
 import platform
 import re
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from twostroke.system.object_cache import ObjectCache
 
 ROOT = Path(__file__).resolve().parents[4]
 HEADERS = ROOT / "csrc" / "include"
@@ -74,11 +74,8 @@ LIGHT = ("-Xclang", "-O1")
 UNOPTIMIZED = ("-Xclang", "-O0", "-U_FORTIFY_SOURCE")
 """Flags for the quickest compilation, without optimization. Without -U, the system's headers would warn about that."""
 TRAPPING = (*LIGHT, "-fsanitize=undefined", "-fsanitize-trap=undefined")
-MOST_CACHE_BYTES = 256 << 20
 UNROLLED = ("stored_avx2.cpp", "stored_few_avx512.cpp")
 """Sources with much unrolled code. Optimizing them with TRAPPING takes minutes, so they are then UNOPTIMIZED."""
-IN_USE_S = 3600.0
-"""The seconds since its last use in which a file of the cache is never removed: another build may link it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,72 +92,6 @@ class Compiler:
             raise RuntimeError(f"Compiling {' '.join(arguments[-3:])} failed:\n{result.stderr}")
 
 
-class ObjectCache:
-    """Compiled files in one folder, each named by a hash of everything that it was made from.
-
-    Several builds may use one folder at once: a file appears complete or not at all, and the second build that needs it
-    waits for the first.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-
-    def get(self, suffix: str, inputs: Iterable[str | bytes], make: Callable[[Path], None]) -> Path:
-        """Returns the file made from `inputs`. Where it is not kept yet, `make` writes it to a given path."""
-        digest = hashlib.sha256()
-        for part in inputs:
-            content = part.encode() if isinstance(part, str) else part
-            digest.update(len(content).to_bytes(8, "little") + content)
-        kept = self.folder / f"{digest.hexdigest()}{suffix}"
-        if not self._is_kept(kept):
-            with self._alone(kept):
-                if not self._is_kept(kept):
-                    self._make(kept, make)
-        return kept
-
-    def _is_kept(self, kept: Path) -> bool:
-        """Returns whether the file exists. If so, it counts as used now."""
-        try:
-            os.utime(kept)
-        except FileNotFoundError:
-            return False
-        return True
-
-    @contextlib.contextmanager
-    def _alone(self, kept: Path) -> Iterator[None]:
-        """Keeps other builds from making the same file meanwhile. The lock ends with the process that has it."""
-        _find_package()
-        from twostroke.system import here
-
-        with (self.folder / f"{kept.name}.lock").open("w") as lock:
-            here.lock(lock.fileno())
-            yield
-
-    def _make(self, kept: Path, make: Callable[[Path], None]) -> None:
-        partial = self.folder / f"partial-{os.getpid()}-{threading.get_ident()}{kept.suffix}"
-        try:
-            make(partial)
-            partial.replace(kept)
-        finally:
-            partial.unlink(missing_ok=True)
-
-    def trim(self, most_bytes: int = MOST_CACHE_BYTES) -> None:
-        """Removes the files that were not used for the longest time, until at most `most_bytes` are left."""
-        found = []
-        for path in self.folder.iterdir():
-            try:
-                found.append((path.stat().st_mtime, path.stat().st_size, path))
-            except FileNotFoundError:  # another build has removed the file
-                continue
-        total = sum(size for _, size, _ in found)
-        for used_at, size, path in sorted(found):
-            if total <= most_bytes or used_at > time.time() - IN_USE_S:
-                return
-            path.unlink(missing_ok=True)
-            total -= size
-
-
 def zig() -> Compiler:
     """Returns the compiler of the `ziglang` package. Raises RuntimeError where it is missing."""
     command = (sys.executable, "-m", "ziglang")
@@ -172,6 +103,9 @@ def zig() -> Compiler:
 
 def shared_cache() -> ObjectCache:
     """Returns the user's cache of compiled files; `build/objects` in the checkout where it cannot be written."""
+    _find_package()
+    from twostroke.system.object_cache import ObjectCache
+
     try:
         return ObjectCache(_machine_facts()[0] / "objects")
     except OSError:

@@ -10,7 +10,7 @@ import numpy as np
 
 from twostroke.backends.cpu.library import load_library
 from twostroke.types.errors import BackendError
-from twostroke.types.exchange_spent import ExchangeSpent
+from twostroke.types.recorded.exchange_spent import ExchangeSpent
 
 LINE_BYTES = 64
 PIECE_BYTES = 4 << 20

@@ -130,7 +130,7 @@ def assemble(chip: str) -> Path:
 def build_host(target: str) -> Path:
     """Builds the host library. Raises RuntimeError."""
     base = cpu_build()
-    units = sorted((SOURCES / "host").glob("*.cpp"))
+    units = sorted((SOURCES / "host").rglob("*.cpp"))
     triple = ("-target", base.TRIPLES[target])
     # Launches are compared as bytes, so the padding between the members of a kernel's arguments must be zero.
     own = ("-ftrivial-auto-var-init=zero", f"-mcpu={base.LEVELS[target]['generic']}")

@@ -55,7 +55,7 @@ ASKED_BYTES = 2 << 20
 """The bytes that a block of inputs reserves for the inputs of sampling, such as lists of tokens and masks."""
 SELECT_ROWS = 16
 """The number of rows whose scores index_select and entry_select hold at a time: kSelectRows of
-csrc/cuda/host/launch_latents.cpp."""
+csrc/cuda/host/launches/latents.cpp."""
 TILE = 64
 """How many positions attention computes together. index_select and entry_select score as many positions, or entries,
 together."""
@@ -63,7 +63,7 @@ SEGMENT = 512
 """How many positions a segment has. Attention merges the sums of segments in order: kSegment."""
 PARTIAL_BYTES = 32 << 20
 """The most bytes of partial results and scores that attention holds at once, unless those of one tile of rows are
-more: kPartialBytes of csrc/cuda/host/launch_attention.cpp."""
+more: kPartialBytes of csrc/cuda/host/launches/attention.cpp."""
 TILE_COLUMNS = 16
 """The most queries (one row and one query head each) that a thread block of attention computes over K and V in f32 or
 bf16. All of them read the same KV head: kFloatColumns."""

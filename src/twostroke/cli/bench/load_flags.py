@@ -15,7 +15,7 @@ from twostroke.assembly.settings.option_values import parse_count
 from twostroke.assembly.settings.server_settings import ListenSettings
 from twostroke.cli.shared.readings import COUNT, DURATION, reading
 from twostroke.types.errors import ConfigError
-from twostroke.types.unreadable import fix_unreadable, why_unreadable
+from twostroke.types.reading.unreadable import fix_unreadable, why_unreadable
 
 if TYPE_CHECKING:
     from twostroke.lab.bench.load.session import Target

@@ -87,7 +87,7 @@ def choice_for(machine: Machine, model: str, asked: Resolver, *, alone: bool = F
 def refused_ways(found: PlannedModel, asked: Resolver, *, alone: bool) -> dict[str, str]:
     """Returns the divisions (RANKS, REPLICAS) that this model or these options exclude, each with the reason. alone:
     whether this process cannot have replicas."""
-    from twostroke.assembly.encoder_format import USUAL, EncoderFormat
+    from twostroke.assembly.images.encoder_format import USUAL, EncoderFormat
     from twostroke.lab.planner.images import find_sight
     from twostroke.lab.planner.memory_nodes import RANKS, REPLICAS
 

@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Hold a part of MODEL for a leader (`twostroke serve --tensor-parallel 2 --rank-addresses HOST:PORT`)."""
     from twostroke.assembly.machine.near_memory import keep_memory_near
-    from twostroke.assembly.member import inherited
+    from twostroke.assembly.processes.member import inherited
     from twostroke.assembly.settings.env import read_machine
 
     faulthandler.enable()  # a crash in native code then prints where it happened
@@ -55,7 +55,7 @@ def command(
 
 def _listen(model: str, own: dict[str, Any], address: tuple[str, int], secret: str | None, as_json: bool) -> None:
     """Serves one group after the other, so that a leader that starts again finds this rank waiting."""
-    from twostroke.assembly.member import called
+    from twostroke.assembly.processes.member import called
     from twostroke.distributed.cluster.link import secret_key
     from twostroke.server.serve import bind
 
@@ -75,7 +75,7 @@ def _listen(model: str, own: dict[str, Any], address: tuple[str, int], secret: s
 
 def _follow(model: str, own: dict[str, Any], meeting: Any) -> int:
     """Runs until the leader ends, and returns the exit code. An error is reported to the leader."""
-    from twostroke.assembly.member import follow
+    from twostroke.assembly.processes.member import follow
     from twostroke.distributed.ranks.frames import RankFailed
 
     try:

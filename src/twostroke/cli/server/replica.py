@@ -56,7 +56,7 @@ class ReplicaFlags:
 def command(model: str, asked: ReplicaFlags, as_json: bool, verbose: bool, **options: Any) -> None:
     """Load MODEL and compute for fronts (`twostroke front`). It does not serve HTTP."""
     from twostroke.assembly.machine.near_memory import keep_memory_near
-    from twostroke.assembly.replica import ReplicaEndpoint, build_replica
+    from twostroke.assembly.processes.replica import ReplicaEndpoint, build_replica
     from twostroke.assembly.settings.env import read_machine
     from twostroke.server.serve import bind, short_turns
 

@@ -17,7 +17,7 @@ from twostroke.assembly.settings.server_settings import NameSettings, SeveralSet
 from twostroke.cli.server.replicas import server_options, words_of
 from twostroke.cli.server.run_built import serve_built
 from twostroke.types.errors import ConfigError
-from twostroke.types.user_path import user_path
+from twostroke.types.reading.user_path import user_path
 
 if TYPE_CHECKING:
     from twostroke.assembly.settings.resolver import Resolver

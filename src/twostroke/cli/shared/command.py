@@ -72,9 +72,15 @@ class SuggestingGroup(click.Group):
         known = self.list_commands(ctx)
         if name in known or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        near = self.synonyms.get(name) or next(iter(difflib.get_close_matches(name, known, 1, cutoff=0.5)), "")
+        near = self.suggested(args, known)
         hint = f"Did you mean '{near}'?" if near else f"There are {', '.join(known)}."
         raise click.UsageError(f"There is no command {name!r}. {hint}", ctx)
+
+    def suggested(self, args: list[str], known: list[str]) -> str:
+        """Returns the command line to suggest for `args`, whose first word is an unknown command; "" for none. known:
+        the names of the group's commands."""
+        close = difflib.get_close_matches(args[0], known, 1, cutoff=0.5)
+        return self.synonyms.get(args[0]) or next(iter(close), "")
 
 
 def option_flags(options: tuple[Option[Any], ...]) -> Callable[[Decorated], Decorated]:

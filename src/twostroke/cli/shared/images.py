@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.user_path import user_path
+from twostroke.types.reading.user_path import user_path
 
 MOST_BYTES = 20 << 20
 REMOTE = ("http://", "https://", "data:")

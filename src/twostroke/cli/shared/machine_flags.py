@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from twostroke.lab.planner.ask import Ask
     from twostroke.lab.planner.model_config import PlannedModel
     from twostroke.lab.planner.target import Target
-    from twostroke.lab.sim.autoscale import Autoscale
     from twostroke.lab.sim.disk import SimulatedDisk
-    from twostroke.lab.sim.fleet import FleetPlan
+    from twostroke.lab.sim.fleet.autoscale import Autoscale
+    from twostroke.lab.sim.fleet.fleet import FleetPlan
     from twostroke.lab.sim.images import SimulatedImages
     from twostroke.lab.sim.setup import ReplicaSetup
     from twostroke.models.common.divided import ParallelPlan
@@ -116,7 +116,7 @@ def _images(
         raise ConfigError("--encoder-weights is not possible without --image.", fix="Leave it out.")
     if not texts:
         return None
-    from twostroke.assembly.encoder_format import AS_THE_MODEL, EncoderFormat
+    from twostroke.assembly.images.encoder_format import AS_THE_MODEL, EncoderFormat
     from twostroke.lab.planner.images import find_sight, with_images
     from twostroke.lab.sim.images import SimulatedImages
 
@@ -225,8 +225,8 @@ def where(target: Target, divided: ParallelPlan | None) -> str:
 
 def read_fleet(options: dict[str, Any], setup: ReplicaSetup) -> FleetPlan:
     """Returns the fleet that the fleet flags describe. Raises ConfigError."""
-    from twostroke.lab.sim.fleet import FleetPlan
-    from twostroke.lab.sim.transfer import Link
+    from twostroke.lab.sim.fleet.fleet import FleetPlan
+    from twostroke.lab.sim.fleet.transfer import Link
 
     link, encoders = Link(options["link"]), options["encoders"]
     if encoders and setup.images is None:
@@ -235,7 +235,7 @@ def read_fleet(options: dict[str, Any], setup: ReplicaSetup) -> FleetPlan:
 
 
 def _autoscale(options: dict[str, Any]) -> Autoscale | None:
-    from twostroke.lab.sim.autoscale import Autoscale
+    from twostroke.lab.sim.fleet.autoscale import Autoscale
 
     start_s, patience_s = options["start_time"], options["patience"]
     if options["autoscale"] is None:

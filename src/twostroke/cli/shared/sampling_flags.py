@@ -9,9 +9,9 @@ import click
 
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import MAX_SCHEMA_BYTES, Grammar
-from twostroke.types.open_values import filled
-from twostroke.types.sampling_params import SamplingParams
-from twostroke.types.unreadable import fix_unreadable, why_unreadable
+from twostroke.types.reading.unreadable import fix_unreadable, why_unreadable
+from twostroke.types.sampling.open_values import filled
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from twostroke.system import here
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 from twostroke.weights.store.whole_file import write_whole
 
 SERVERS = "servers"

@@ -6,7 +6,7 @@ import click
 
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.types.errors import ConfigError, ModelNotFound
-from twostroke.types.user_path import is_there, user_path
+from twostroke.types.reading.user_path import is_there, user_path
 
 
 @click.command(cls=ExampleCommand, example="twostroke alias mine llama3.2:1b")

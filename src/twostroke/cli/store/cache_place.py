@@ -6,7 +6,7 @@ from pathlib import Path
 
 from twostroke.assembly.settings.engine_settings import DiskSettings
 from twostroke.types.errors import ConfigError
-from twostroke.types.user_path import user_path
+from twostroke.types.reading.user_path import user_path
 
 
 def hub_cache() -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twostroke.types.errors import ModelError, ModelNotFound, TwostrokeError
-from twostroke.types.user_path import is_there
+from twostroke.types.reading.user_path import is_there
 
 if TYPE_CHECKING:
     from twostroke.lab.planner.fit import MemoryFit
@@ -142,9 +142,9 @@ def named_file(model: str, path: Path) -> str:
 
 def _talk(path: Path, kept: Path) -> tuple[tuple[str, ...], str]:
     """Returns the names of a model's chat templates, and the format in which it writes thoughts and tool calls."""
-    from twostroke.text.chat_template import ChatTemplate
     from twostroke.text.talk.learn.find import find_format
-    from twostroke.text.template_files import read_sources
+    from twostroke.text.templates.chat_template import ChatTemplate
+    from twostroke.text.templates.template_files import read_sources
     from twostroke.text.tokenizer import Tokenizer
     from twostroke.weights.gguf.unfold import unfold
     from twostroke.weights.vocabularies.unfold import with_tokenizer

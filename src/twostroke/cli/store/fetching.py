@@ -24,7 +24,7 @@ from twostroke.types.errors import (
     TwostrokeError,
     UnsupportedModel,
 )
-from twostroke.types.user_path import is_there
+from twostroke.types.reading.user_path import is_there
 
 if TYPE_CHECKING:
     from twostroke.lab.planner.fit import MemoryFit
@@ -153,7 +153,7 @@ def heed(wish: PullWish, prospect: Prospect) -> None:
 def pack(wish: PullWish, folder: ModelFolder) -> Path | None:
     """Packs the weights as the first start would. Where this fails, prints a sentence and returns None; the start then
     packs them."""
-    from twostroke.assembly.packed_ahead import pack_ahead
+    from twostroke.assembly.early.packed_ahead import pack_ahead
 
     def report(sentence: str) -> None:
         click.echo(sentence, err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from twostroke.cli.shared.server_records import SERVERS, ServerRecord, running_servers
 from twostroke.types.errors import TwostrokeError
-from twostroke.types.user_path import is_there, user_path
+from twostroke.types.reading.user_path import is_there, user_path
 
 if TYPE_CHECKING:
     from twostroke.weights.hub.reference import Reference

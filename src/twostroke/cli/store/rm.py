@@ -12,7 +12,7 @@ import click
 
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.types.errors import ConfigError, ModelNotFound
-from twostroke.types.user_path import is_there, user_path
+from twostroke.types.reading.user_path import is_there, user_path
 
 if TYPE_CHECKING:
     from twostroke.weights.hub.reference import Reference

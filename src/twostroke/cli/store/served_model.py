@@ -15,7 +15,7 @@ from twostroke.types.errors import ConfigError, EngineStopped, InvalidRequest
 from twostroke.types.grammar import Grammar, GrammarKind
 from twostroke.types.output import Delta
 from twostroke.types.request import FinishReason
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 WAIT_S = 600.0
 _FIELDS = (

@@ -14,7 +14,7 @@ MOST_LICENSE_BYTES = 1 << 20
 
 def templates_of(model: str, revision: str | None) -> dict[str, str]:
     """Returns the sources of the model's chat templates, by name. Raises ModelNotFound, CorruptModel."""
-    from twostroke.text.template_files import read_sources
+    from twostroke.text.templates.template_files import read_sources
 
     return read_sources(_folder(model, revision))
 

@@ -12,7 +12,7 @@ from twostroke.cost.history.step_history import device_seconds
 from twostroke.cost.shape import Bound, Segment, StepCost
 from twostroke.cost.what_if import WhatIf
 from twostroke.types.plan import Hold
-from twostroke.types.prefix import MissReason
+from twostroke.types.recorded.prefix import MissReason
 from twostroke.types.spec.formats import KVKind
 
 LEAST_CAUSE_SHARE = 0.05

@@ -16,7 +16,7 @@ from twostroke.cost.explain.explanation import Advice, Cause, CauseKind, Explana
 from twostroke.cost.explain.verdict import explanation_of
 from twostroke.cost.history.account import Account
 from twostroke.cost.history.stay import ReplicaStay, StayEnd
-from twostroke.types.parts import TimeParts
+from twostroke.types.recorded.parts import TimeParts
 
 FRONT_PARTS = ("front_s", "transfer_s", "resume_s", "lost_s")
 """The parts of the time that only a request to a front has.

@@ -10,9 +10,9 @@ from twostroke.cost.history.account import Account, QueueStory
 from twostroke.cost.history.step_history import device_seconds
 from twostroke.cost.history.steps_seen import Cold
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.types.parts import TimeParts
 from twostroke.types.plan import Hold
-from twostroke.types.prefix import MissReason, PrefixMiss
+from twostroke.types.recorded.parts import TimeParts
+from twostroke.types.recorded.prefix import MissReason, PrefixMiss
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 LEAST_SHARE = 0.005

@@ -14,9 +14,9 @@ from twostroke.cost.history.record import RequestRecord
 from twostroke.cost.history.running_sums import Sums
 from twostroke.cost.history.stay import ReplicaStay
 from twostroke.cost.shape import Segment
-from twostroke.types.parts import TimeParts
 from twostroke.types.plan import Hold
-from twostroke.types.prefix import PrefixMiss
+from twostroke.types.recorded.parts import TimeParts
+from twostroke.types.recorded.prefix import PrefixMiss
 from twostroke.types.request import FinishReason, Request
 
 MAX_SHARES = 12

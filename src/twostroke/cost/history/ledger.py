@@ -12,7 +12,6 @@ looked into.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Container, Sequence
 
 from msgspec.structs import replace
@@ -24,25 +23,24 @@ from twostroke.cost.history.account import (
     LiveAccount,
     Phase,
     PreemptionSpan,
-    QueueStory,
-    chunks_since,
     record_of,
-    shares,
 )
 from twostroke.cost.history.accounts import Accounts
+from twostroke.cost.history.closed_account import closed_account
 from twostroke.cost.history.live_request import LiveRequest, live_request
 from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.cost.history.running_sums import RunningSums, Span, begun_early, span
 from twostroke.cost.history.step_history import MAX_RUN_STEPS, Row, StepHistory
 from twostroke.cost.history.step_times import BLOCK_STEPS, StepTime
+from twostroke.cost.history.waits import Waits
 from twostroke.cost.prefill_share import Encode, encode_of, seconds_by_chunk, tokens_of
 from twostroke.cost.shape import StepCost
 from twostroke.types.event import FinishedEvent
-from twostroke.types.plan import Hold, Plan, Preemption, Role
+from twostroke.types.plan import Plan, Preemption, Role
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
-MAX_STEPS, MAX_ROWS, MAX_CHUNK_STEPS, MAX_FINISHED, MAX_HOLDS = 16_384, 32_768, 4096, 2048, 1024
+MAX_STEPS, MAX_ROWS, MAX_FINISHED = 16_384, 32_768, 2048
 
 Sink = Callable[[StepRecord | RequestRecord], None]
 
@@ -69,11 +67,8 @@ class Ledger:
         self._away_s = 0.0  # seconds away since the last step
         self._delayed_s = 0.0  # sum over all steps: seconds in which the processor was busy with something else
         self._last: Request | None = None  # the last sequence of a step that held all decodes and nothing else
-        self.chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
+        self.waits = Waits()
         self.in_flight: Container[str] = frozenset()  # requests of the plans that have begun; see FlightListener
-        self._held: Hold | None = None
-        self.holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # (time from which it holds, hold)
-        self._ended: deque[tuple[float, str]] = deque(maxlen=MAX_FINISHED)
 
     @property
     def num_steps(self) -> int:
@@ -123,7 +118,7 @@ class Ledger:
             and sequences[-1].request is self._last
             and len(sequences) == self._num_decoding
             and sequences[-1].role is Role.DECODE
-            and plan.held is self._held
+            and plan.held is self.waits.held
             and not plan.preemptions
             and not plan.num_draft_tokens
         ):
@@ -168,12 +163,16 @@ class Ledger:
             live.back_s += at_s - live.mark_s
         else:
             live.queue_s = max(0.0, at_s - live.mark_s - live.encode_s)
-            live.queue = self._queue_story(live, at_s)
-        self._ended.append((at_s, event.request_id))
-        account = self._account(live, event)
-        self.accounts.add(account)
+            live.queue = self.waits.story(live, at_s, self.num_steps)
+        self.waits.ended(event.request_id, at_s)
+        account = self._close(live, event)
         if self._sink is not None:
             self._sink(record_of(account))
+        return account
+
+    def _close(self, live: LiveAccount, event: FinishedEvent) -> Account:
+        account = closed_account(live, event, self.waits, self.history, self.num_steps, self._delayed_s)
+        self.accounts.add(account)
         return account
 
     def _sum_up(self) -> None:
@@ -202,9 +201,7 @@ class Ledger:
         self._recent.append((*time[:4], self._num_waiting, time[5]))
 
     def _composition(self, plan: Plan, result: StepResult, span: Span) -> tuple[Row, ...]:
-        if plan.held is not self._held:
-            self._held = plan.held
-            self.holds.append((span.begin_s, plan.held))
+        self.waits.hold(plan.held, span.begin_s)
         for preemption in plan.preemptions:
             self._put_back(preemption, plan, span)
         was_decoding = self._num_decoding
@@ -225,7 +222,7 @@ class Ledger:
             filling = [row for row in rows if row.request_id in by_chunk]
             chunks = tuple((row.request_id, tokens_of(plan, row), by_chunk[row.request_id]) for row in filling)
             chunks += ((encode.request_id, 0, encode.seconds),) if encode.seconds else ()
-            self.chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
+            self.waits.chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
         self._sums.add(span, chunk_s)
         if planned_decoding != was_decoding:
             self._pass_over(plan, span.busy_s - chunk_s)
@@ -254,7 +251,7 @@ class Ledger:
             live.queue_s = max(0.0, begin_s - live.mark_s - live.encode_s)
             live.first_s, live.first_ordinal = begin_s, self.num_steps
             live.delayed_before_s = self._delayed_s
-            live.queue = self._queue_story(live, begin_s)
+            live.queue = self.waits.story(live, begin_s, self.num_steps)
             live.mark_s = max(live.mark_s, begin_s)
         else:
             live.back_s += begin_s - live.mark_s
@@ -342,59 +339,3 @@ class Ledger:
         stall_s = min(self._away_s, max(0.0, seconds))
         live.stall_s += stall_s
         live.host_s += seconds - stall_s
-
-    def _queue_story(self, live: LiveAccount, until_s: float) -> QueueStory:
-        since_s = live.request.arrival_s
-        if until_s <= since_s:
-            return QueueStory(live.num_running, live.num_ahead)
-        held: dict[Hold | None, float] = {}
-        later_s = until_s
-        for from_s, hold in reversed(self.holds):
-            held[hold] = held.get(hold, 0.0) + later_s - max(from_s, since_s)
-            later_s = from_s
-            if from_s <= since_s:
-                break
-        held.pop(None, None)
-        ended = []
-        for at_s, request_id in reversed(self._ended):
-            if at_s <= since_s:
-                break
-            ended.append(request_id)
-        behind = shares(chunks_since(self.chunk_steps, since_s), live.request.request_id, since_s, self.num_steps)
-        hold = max(held, key=lambda reason: held[reason], default=None)
-        return QueueStory(live.num_running, live.num_ahead, hold, behind, tuple(reversed(ended)))
-
-    def _account(self, live: LiveAccount, event: FinishedEvent) -> Account:
-        request, first_s, token_s = live.request, live.first_s, live.token_s
-        steps = [] if first_s is None or not live.others_s else chunks_since(self.chunk_steps, first_s)
-        steps = [step for step in steps if not live.was_away(step[1])]
-        middle = (live.token_ordinal + self.num_steps + 1) // 2
-        return Account(
-            request_id=request.request_id,
-            group_id=request.group_id,
-            reason=event.reason,
-            arrival_s=request.arrival_s,
-            first_scheduled_s=first_s,
-            first_token_s=token_s,
-            finished_s=event.at_s,
-            num_prompt_tokens=len(request.prompt_token_ids),
-            # The end token takes a step, but is no token of the output. Resumed tokens took no step here.
-            num_output_tokens=event.num_output_tokens + (event.stopped_by is not None) - len(request.resumed_token_ids),
-            num_cached_tokens=event.num_cached_tokens,
-            priority=request.priority,
-            parts=live.parts(),
-            start=live.start,
-            queue=live.queue,
-            start_shares=live.shares([s for s in steps if token_s is None or s[2] <= token_s]),
-            stretches=live.shares([s for s in steps if token_s is not None and s[2] > token_s]),
-            spells=tuple(live.spells),
-            prefix_miss=event.prefix_miss,
-            first_ordinal=live.first_ordinal,
-            sample=() if token_s is None else self.history.decoded_in(middle),
-            delays=live.delays(self._delayed_s),
-            guesses=live.guesses,
-            stays=tuple(live.stays),
-            disk=live.disk,
-            image_tokens=sum(span.end - span.first for span in request.images),
-            encodes=live.encodes,
-        )

@@ -19,8 +19,8 @@ from twostroke.cost.history.record import SequenceRecord, StepRecord
 from twostroke.cost.history.step_times import StepTime, StepTimes
 from twostroke.cost.shape import Segment, StepCost, StepPrediction
 from twostroke.cost.work import Work
-from twostroke.types.exchange_spent import ExchangeSpent
 from twostroke.types.plan import PlannedSequence, Role
+from twostroke.types.recorded.exchange_spent import ExchangeSpent
 from twostroke.types.result import StepResult
 
 LEAST_DELAY_S = 20e-6

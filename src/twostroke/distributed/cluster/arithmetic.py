@@ -18,7 +18,7 @@ from twostroke.types.cache_pools import CachePools
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.pooling import PooledRows, Pooling
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import MAX_TOP_LOGPROBS, SamplingParams
+from twostroke.types.sampling.sampling_params import MAX_TOP_LOGPROBS, SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 OPS_VERSION, SAMPLING_VERSION = 2, 1

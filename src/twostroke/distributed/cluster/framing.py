@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from twostroke.distributed.wire.frames import Frame
-from twostroke.types.decoders import msgpack_decoder
+from twostroke.types.reading.decoders import msgpack_decoder
 
 MAX_FRAME_BYTES = 64 << 20
 _LENGTH = struct.Struct("<I")

@@ -19,7 +19,7 @@ import msgspec
 
 from twostroke.distributed.cluster.keeper import NOT_STARTED
 from twostroke.system import here
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 KILLED_AFTER_S = 30.0
 """The seconds after which a process that was asked to end is killed. It may write its pages to the disk for 15 s of

@@ -36,7 +36,7 @@ class NamedAdapter(Struct, frozen=True):
 
 
 class FixedAdapters:
-    """Tells a front which adapters its replicas have loaded. Satisfies engine.session.Adapters. A replica's slots are
+    """Tells a front which adapters its replicas have loaded. Satisfies engine.resources.Adapters. A replica's slots are
     filled in the order of the names; no slot is ever freed."""
 
     def __init__(self, names: Sequence[str]) -> None:

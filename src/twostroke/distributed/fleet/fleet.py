@@ -23,10 +23,12 @@ from collections import deque
 from dataclasses import replace
 
 from twostroke.cost.history.stay import StayEnd
-from twostroke.distributed.fleet.images import encoded, tile_sent, with_encoder
+from twostroke.distributed.fleet.images import encoded, tile_sent
 from twostroke.distributed.fleet.ledger import FrontLedger
-from twostroke.distributed.fleet.moving import ReplicaPlacement, Sooner, place_split, place_whole
-from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
+from twostroke.distributed.fleet.moving import ReplicaPlacement, Sooner
+from twostroke.distributed.fleet.no_parking import NoParking
+from twostroke.distributed.fleet.placer import Placer
+from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing
 from twostroke.distributed.fleet.stream import FleetStream
 from twostroke.distributed.fleet.totals import FleetTotals
 from twostroke.distributed.wire.frames import (
@@ -49,7 +51,6 @@ from twostroke.distributed.wire.frames import (
 from twostroke.distributed.wire.translate import key_spans, wire_request, wire_spans
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
-from twostroke.types.images import keys_of
 from twostroke.types.request import FinishReason, Request
 
 SUSPECT_S, SILENCE_S = 1.0, 3.0
@@ -57,17 +58,6 @@ MOST_DEATHS = 3
 """A request that ran on this many replicas when they ended is not given to another one, because it may be the cause."""
 MOST_WAITING = 4096
 KILLER = "This request ran on three replicas when they ended. It is not tried again."
-
-
-class NoParking:
-    """Parks no request: where clients read slowly, replicas go on computing. The part that writes answers to clients
-    limits the output that nobody reads. Satisfies engine.book.Rests."""
-
-    def park(self, request_id: str) -> None:
-        """Does nothing, where an engine would pause the request of a client that does not read."""
-
-    def go_on(self, request_id: str) -> None:
-        """Does nothing, because no request was paused."""
 
 
 class ReplicaFleet:
@@ -82,8 +72,7 @@ class ReplicaFleet:
         self.moved = self.handed_over = 0
         self.holds = False
         self.parking = NoParking()
-        self._page_tokens, self._sooner = page_tokens, sooner
-        self._router = router or LeastSeconds()
+        self._placer = Placer(page_tokens, router or LeastSeconds(), sooner)
         self._members: dict[str, FleetMember] = {}
         self._instances: dict[str, str] = {}  # the last instance of each name
         self._streams: dict[str, FleetStream] = {}
@@ -202,7 +191,7 @@ class ReplicaFleet:
         member = self._members.pop(name, None)
         if member is None:
             return
-        self._router.forget(member)
+        self._placer.router.forget(member)
         for stream in self._streams.values():
             if stream.encode_replica is member:  # the stream's own replica encodes the images when no rows come
                 stream.encode_at(None, 0.0)
@@ -289,9 +278,9 @@ class ReplicaFleet:
         here = [stream for stream in self._streams.values() if stream.member is source and stream.may_split]
         for stream in here if others else ():
             if len(stream.told) > stream.account.stays[-1].num_told:  # this replica has produced a token of the stream
-                asked = self._placing(stream)
+                asked = self._placer.asked(stream)
                 chosen = stream.decode_replica
-                decoder = chosen if chosen in others else self._router.rank(asked, others)
+                decoder = chosen if chosen in others else self._placer.router.rank(asked, others)
                 self._cancel(stream)
                 self._take_back(stream, StayEnd.HANDED, decoder)
                 self._place(stream, asked, ReplicaPlacement(decoder, source))
@@ -301,29 +290,14 @@ class ReplicaFleet:
         usable = self._usable()
         members = [m for m in usable if m.name not in stream.refused_by | stream.unpromised] or usable
         if members:
-            asked = self._placing(stream)
-            self._place(stream, asked, self._chosen(stream, asked, members))
+            asked = self._placer.asked(stream)
+            self._place(stream, asked, self._placer.chosen(stream, asked, members, self._encoders()))
         return bool(members)
-
-    def _chosen(self, stream: FleetStream, asked: Placing, members: list[FleetMember]) -> ReplicaPlacement:
-        readers = [member for member in members if member.role == "prefill"]
-        decoders = [member for member in members if member.role != "prefill"]
-        if readers and decoders and stream.may_split:
-            placed = place_split(asked, readers, decoders, self._router, self._sooner)
-        else:
-            placed = place_whole(asked, (readers if stream.stays_whole else decoders) or members, self._router)
-        return with_encoder(placed, stream, asked, self._encoders(), self._router, self._sooner)
-
-    def _placing(self, stream: FleetStream) -> Placing:
-        request = stream.request
-        tokens = (*keys_of(request.prompt_token_ids, request.images), *stream.told)
-        keys = prefix_keys(request.cache_salt, tokens, self._page_tokens)
-        return Placing(len(tokens), keys, self._page_tokens)
 
     def _place(self, stream: FleetStream, asked: Placing, placed: ReplicaPlacement) -> None:
         request, member = stream.request, placed.member
         ahead = stream.account.stays[-1].number if stream.decode_replica is member else 0
-        self._router.remember(asked, member)
+        self._placer.router.remember(asked, member)
         for each in stream.party:
             each.sent_to(member, next(self._next), self._now)
             self._numbers[each.number] = each

@@ -23,8 +23,4 @@ class FrontLedger(Ledger):
 
     def finish(self, event: FinishedEvent) -> Account | None:
         live = self._live.pop(event.request_id, None)
-        if live is None:
-            return None
-        account = self._account(live, event)
-        self.accounts.add(account)
-        return account
+        return None if live is None else self._close(live, event)

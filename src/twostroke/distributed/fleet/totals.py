@@ -7,7 +7,7 @@ from collections import OrderedDict
 from msgspec import Struct
 
 from twostroke.distributed.wire.frames import ReplicaLoad
-from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
+from twostroke.types.recorded.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 MOST_INSTANCES = 1024
 """The number of replica processes whose counts are kept separately; of older ones only the sum is kept."""

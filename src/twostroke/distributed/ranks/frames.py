@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from twostroke.types.decoders import msgpack_decoder
+from twostroke.types.reading.decoders import msgpack_decoder
 
 RANKS_VERSION = 6
 

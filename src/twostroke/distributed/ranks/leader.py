@@ -21,10 +21,10 @@ from twostroke.engine.executor import Executor
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.forward import Forward
-from twostroke.runner.step_images import NO_IMAGES, StepImages
+from twostroke.runner.images.step_images import NO_IMAGES, StepImages
 from twostroke.types.errors import BackendError, EngineStopped, MeetingLost, TwostrokeError
-from twostroke.types.exchange_spent import ExchangeSpent
 from twostroke.types.plan import Plan
+from twostroke.types.recorded.exchange_spent import ExchangeSpent
 from twostroke.types.result import StepResult
 
 JOIN_S = 5.0
@@ -207,7 +207,7 @@ class RankGroup:
 
 
 class PreparesImages(Protocol):
-    """The part of `runner.image_encoder.ImageRows` that ImageSender uses."""
+    """The part of `runner.images.image_encoder.ImageRows` that ImageSender uses."""
 
     def prepare(self, plan: Plan) -> StepImages:
         """Returns what images add to the plan's step, which is executed later."""

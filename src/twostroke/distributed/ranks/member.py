@@ -17,7 +17,7 @@ from twostroke.distributed.ranks.step_changes import StepDecoder
 from twostroke.distributed.ranks.step_rows import fill, mark
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
-from twostroke.runner.step_images import ImageInputs
+from twostroke.runner.images.step_images import ImageInputs
 from twostroke.runner.step_inputs import write_sequences
 from twostroke.types.errors import BackendError, MeetingLost
 

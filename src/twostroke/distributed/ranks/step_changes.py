@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from twostroke.distributed.ranks.frames import RankRow, RankStep, TableChange
 from twostroke.distributed.ranks.step_rows import placed_of, shown_of
-from twostroke.runner.step_images import NO_IMAGES, StepImages
+from twostroke.runner.images.step_images import NO_IMAGES, StepImages
 from twostroke.types.plan import Plan
 
 Tables = Sequence[Sequence[int]]

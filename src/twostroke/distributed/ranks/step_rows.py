@@ -8,7 +8,7 @@ import numpy as np
 
 from twostroke.distributed.ranks.frames import RankGiven, RankPlaced, RankShown, RankStep
 from twostroke.ops.step_memory import StepSizes
-from twostroke.runner.step_images import ImageInputs, PlacedRows, StepImages
+from twostroke.runner.images.step_images import ImageInputs, PlacedRows, StepImages
 
 FRAME_BYTES = 64 << 10
 """The most bytes of image rows in a frame, except that a frame has at least one row. All copies of a frame then fit

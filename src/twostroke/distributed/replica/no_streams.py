@@ -18,7 +18,7 @@ NO_TEXT = "This replica encodes images and has no language model."
 
 
 class NoGrammars:
-    """Satisfies engine.session.Grammars on a replica that generates nothing: each grammar is refused."""
+    """Satisfies engine.resources.Grammars on a replica that generates nothing: each grammar is refused."""
 
     def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
         """Raises InvalidRequest."""

@@ -41,7 +41,7 @@ from twostroke.distributed.wire.frames import (
     TileSent,
 )
 from twostroke.distributed.wire.translate import EncodeJob
-from twostroke.engine.session import Grammars
+from twostroke.engine.resources import Grammars
 from twostroke.types.errors import TwostrokeError
 from twostroke.types.grammar import Grammar, TokenMask
 

@@ -31,9 +31,9 @@ from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
 from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.grammar import TokenMask
 from twostroke.types.plan import Plan
+from twostroke.types.recorded.verified_guesses import NO_GUESSES, guesses_of
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
-from twostroke.types.verified_guesses import NO_GUESSES, guesses_of
 
 NO_PROMISE = "Its first token cannot be promised in time here."
 PREFILL_TOKENS = 256

@@ -19,9 +19,9 @@ from twostroke.cost.explain.explanation import Explanation
 from twostroke.types.event import FinishedEvent
 from twostroke.types.images import Canvas, Sheet
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
+from twostroke.types.recorded.verified_guesses import NO_GUESSES, VerifiedGuesses
 from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
-from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 WIRE_VERSION = 12
 NONCE_BYTES = 32

@@ -21,8 +21,8 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from twostroke.types.many_answers import NEVER, num_looked_at
 from twostroke.types.result import Continuation, SampledToken, TokenLogprob
+from twostroke.types.sampling.many_answers import NEVER, num_looked_at
 
 
 class BeamText(Protocol):

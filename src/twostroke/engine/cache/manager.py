@@ -18,7 +18,7 @@ from twostroke.engine.cache.prefix_tree import Node
 from twostroke.engine.cache.state_group import StateGroup
 from twostroke.engine.cache.window_group import WindowGroup
 from twostroke.types.cache_pools import CachePools
-from twostroke.types.prefix import MissReason, PrefixMiss
+from twostroke.types.recorded.prefix import MissReason, PrefixMiss
 
 __all__ = ["NOTHING_CACHED", "CacheManager", "PageState", "Prefix"]
 

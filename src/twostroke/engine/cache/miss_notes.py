@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from twostroke.engine.cache.evictions import Evictions
 from twostroke.engine.cache.prefix_tree import Node, PrefixTree, root_path
-from twostroke.types.prefix import MissReason, PrefixMiss
+from twostroke.types.recorded.prefix import MissReason, PrefixMiss
 
 COMPARED_SIBLINGS = 256
 """At most this many of a page's successors, the latest, are compared with a prompt. The comparison finds the first

@@ -28,6 +28,10 @@ class PageAdmission:
         """Returns True when an empty pool would have room for the sequence and one more token."""
         return len(sequence.known) < self._most_positions
 
+    def too_long(self, sequence: Sequence) -> str:
+        """Returns the text of an error for a sequence that does not fit ever."""
+        return f"the request has {len(sequence.known)} tokens and the KV pool has room for {self._most_positions}"
+
     def fits_now(self, sequence: Sequence, matched: Prefix, running: Collection[Sequence]) -> bool:
         """Returns True when there are pages for all known tokens of the sequence and one more, next to what the running
         sequences need. matched: the cached beginning of the sequence."""

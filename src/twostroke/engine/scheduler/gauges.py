@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.scheduler.queues import Queues
-from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
+from twostroke.types.recorded.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 
 @dataclass(frozen=True, slots=True)

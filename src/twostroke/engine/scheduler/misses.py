@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from twostroke.engine.cache.manager import CacheManager, Prefix
 from twostroke.engine.scheduler.sequence import Sequence
-from twostroke.types.prefix import MissReason, PrefixMiss
+from twostroke.types.recorded.prefix import MissReason, PrefixMiss
 
 
 class MissReasons:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from collections.abc import Sequence as Positions
 from functools import partial
 
 from twostroke.cost.shape import Part
@@ -19,6 +18,7 @@ from twostroke.engine.scheduler.limits.limits import SchedulerLimits, StepLoad, 
 from twostroke.engine.scheduler.limits.span_turns import SpanTurns
 from twostroke.engine.scheduler.limits.whole_spans import WholeSpans
 from twostroke.engine.scheduler.misses import MissReasons
+from twostroke.engine.scheduler.new_tokens import NewTokens
 from twostroke.engine.scheduler.parking import Parking
 from twostroke.engine.scheduler.places import Places
 from twostroke.engine.scheduler.plan_in_work import PlanInWork
@@ -28,10 +28,10 @@ from twostroke.engine.scheduler.sequence import NO_SCORES, Sequence
 from twostroke.engine.scheduler.steering import Steering
 from twostroke.engine.scheduler.under_way import UnderWay
 from twostroke.types.errors import OutOfMemory
-from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
+from twostroke.types.event import Event, FinishedEvent, PromptEvent
 from twostroke.types.plan import NO_TURN, PASSED_BY, Copies, Hold, Plan, PlannedSequence, Preemption, Role
 from twostroke.types.request import FinishReason, Request
-from twostroke.types.result import SampledToken, StepResult
+from twostroke.types.result import StepResult
 
 
 class Scheduler:
@@ -49,6 +49,7 @@ class Scheduler:
         self.limiters += (WholePrompts(),) if limits.whole_prompts else ()
         self._has_states = cache.states is not None
         self._pages = PageAdmission(cache, limits.watermark_pages)
+        self._tokens = NewTokens(self._queues, self._pages)
         self._drafts = Drafts(drafter, limits, cache.page_tokens if self._has_states else 0)
         self._siblings, self._places = SiblingRule(cache.page_tokens), Places(limits.max_sequences)
         self._misses, self.images = MissReasons(cache), ImageTurns()
@@ -82,7 +83,7 @@ class Scheduler:
         sequence = Sequence(request, self._num_added + 1, [*request.prompt_token_ids, *request.resumed_token_ids])
         sequence.memory = request.resumed_memory
         if not self._pages.fits_ever(sequence):
-            raise OutOfMemory("The request can never run.", why=f"{self._too_long(sequence)}.", fix="Shorten it.")
+            raise OutOfMemory("The request can never run.", why=f"{self._pages.too_long(sequence)}.", fix="Shorten it.")
         self._now = max(self._now, request.arrival_s)
         self.images.arrived(sequence)
         self._assign_rank(sequence)
@@ -324,7 +325,7 @@ class Scheduler:
             sequence.pooled = result.pooled.get(request_id, b"")
             logprobs = result.prompt_logprobs.get(request_id, ())
             events.append(PromptEvent(request_id, logprobs, sequence.pooled))
-        ending = self._take_tokens(sequence, planned, result.sampled.get(request_id, ()), now, events)
+        ending = self._tokens.take(sequence, planned, result.sampled.get(request_id, ()), now, events)
         if planned.draft_token_ids:
             self._settle_guesses(sequence, planned)
         self._cache.commit(request_id, sequence.computed if planned.samples else planned.end, sequence.keys)
@@ -339,56 +340,6 @@ class Scheduler:
             sequence.computed = planned.start
         self._cache.settle_state(request_id, right)
         self._cache.truncate(request_id, sequence.computed)
-
-    def _take_tokens(
-        self,
-        sequence: Sequence,
-        planned: PlannedSequence,
-        sampled: Positions[SampledToken],
-        now: float,
-        events: list[Event],
-    ) -> Ending | None:
-        """Append the tokens that a step sampled for a sequence, up to the first that differs from its guess. Returns
-        why the sequence ends, or None.
-
-        K and V of right guesses count as computed; those of wrong guesses do not.
-        """
-        if not planned.samples:
-            return Ending(FinishReason.LENGTH) if planned.end == len(sequence.known) else None
-        if not sampled:
-            return Ending(FinishReason.ERROR, error="the step gave no token")
-        ending = self._take_token(sequence, sampled[0], now, events)
-        for guess, before, token in zip(planned.draft_token_ids, sampled, sampled[1:], strict=False):
-            if ending is not None or before.token_id != guess:
-                break
-            sequence.computed += 1
-            ending = self._take_token(sequence, token, now, events)
-        return ending
-
-    def _take_token(self, sequence: Sequence, sampled: SampledToken, now: float, events: list[Event]) -> Ending | None:
-        request, token_id = sequence.request, sampled.token_id
-        if request.params.use_beam_search:
-            sequence.role = Role.DECODE
-            self._queues.pause(sequence)
-            events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now))
-            return None
-        known = sequence.known
-        num_output = len(known) - len(request.prompt_token_ids)
-        if request.ends_with(token_id, num_output):
-            return Ending(FinishReason.STOP, stopped_by=sampled)
-        known.append(token_id)
-        sequence.role, sequence.memory = Role.DECODE, sampled.memory
-        if request.mask is not None:
-            request.mask.feed(token_id)
-        events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now, sampled.memory))
-        if num_output + 1 >= request.max_tokens:
-            return Ending(FinishReason.LENGTH)
-        if not self._pages.fits_ever(sequence):
-            return Ending(FinishReason.ERROR, error=self._too_long(sequence))
-        return None
-
-    def _too_long(self, sequence: Sequence) -> str:
-        return f"the request has {len(sequence.known)} tokens and the KV pool has room for {self._cache.most_positions}"
 
     def _end(self, sequence: Sequence, ending: Ending, now: float) -> FinishedEvent:
         """End a sequence and return its one terminal event. Its pages are free when this returns."""

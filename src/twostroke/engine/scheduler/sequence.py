@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from twostroke.types.images import keys_of
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.plan import Role
-from twostroke.types.prefix import PrefixMiss
+from twostroke.types.recorded.prefix import PrefixMiss
 from twostroke.types.request import Request
 
 NO_SCORES = range(0)

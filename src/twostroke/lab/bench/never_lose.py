@@ -21,7 +21,7 @@ from typing import Any
 from twostroke.llm import LLM
 from twostroke.types.errors import TwostrokeError
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 BOUND = 0.98
 """The share of the speed without guesses that must remain with guesses."""

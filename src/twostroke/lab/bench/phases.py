@@ -20,7 +20,7 @@ from twostroke.llm import LLM
 from twostroke.ops.quant.formats import STORED, weight_format
 from twostroke.types.errors import ConfigError
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 Note = Callable[[str], None]
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from twostroke.assembly.cost_here import encoder_cost
-from twostroke.assembly.encoder_format import EncoderFormat
 from twostroke.assembly.folders import texts_of
+from twostroke.assembly.images.encoder_format import EncoderFormat
+from twostroke.assembly.images.sight import encoder_bytes, processor_of
+from twostroke.assembly.images.sight_files import sight_files
 from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS
 from twostroke.assembly.settings.engine_settings import ModelSettings
 from twostroke.assembly.settings.resolver import Resolver
-from twostroke.assembly.sight import encoder_bytes, processor_of
-from twostroke.assembly.sight_files import sight_files
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.images.processor import Processor

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from twostroke.lab.workload.draws import Draws
 from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 OWN_TOKEN_BASE = 1 << 50
 """The first token id of those parts of prompts that no other prompt has. The token ids of shared blocks lie below it.

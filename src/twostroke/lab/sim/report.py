@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from twostroke.engine.disk.contract import DiskCounts
-from twostroke.lab.sim.fleet import FleetOutcome
-from twostroke.lab.sim.routing import Member
+from twostroke.lab.sim.fleet.fleet import FleetOutcome
+from twostroke.lab.sim.fleet.routing import Member
 from twostroke.lab.workload.definitions import ToolFigures, other_tools
 from twostroke.lab.workload.figures import Figures, figures
 from twostroke.lab.workload.figures_text import figures_text

@@ -25,7 +25,7 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import OpPart
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.types.lazy_module import LazyModule
+from twostroke.types.first_use.lazy_module import LazyModule
 from twostroke.types.pooling import Task
 from twostroke.types.spec.fields import Fields
 

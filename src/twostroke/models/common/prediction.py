@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from twostroke.models.common.blocks.ahead import AheadProgram, ahead_program
+from twostroke.models.common.blocks.heads.ahead import AheadProgram, ahead_program
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.registry import architecture_of
 from twostroke.ops.products.embed import Embed

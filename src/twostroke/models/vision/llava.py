@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from twostroke.images.llava_next import NEXT_GRIDS, read_grids
+from twostroke.images.families.llava_next import NEXT_GRIDS, read_grids
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.blocks.tower import Patches, two_products, with_given_places
 from twostroke.models.common.encoders import EncoderText

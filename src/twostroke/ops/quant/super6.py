@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from twostroke.ops.operands import F32Array
-from twostroke.ops.stored_layout import StoredValues
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.spec.formats import STORED_GROUP, SUBGROUP_COLUMNS
 
 TRIES: tuple[float, ...] = (-32.0, -31.0, -30.0, -29.0, 31.0, 30.0, 29.0, 28.0)

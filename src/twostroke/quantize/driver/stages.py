@@ -20,7 +20,7 @@ from twostroke.ops.program.op import FormatChoice, Op
 from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.ranks.receive import Receive
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.types.made_once import made_once
+from twostroke.types.first_use.made_once import made_once
 from twostroke.types.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import pack_into

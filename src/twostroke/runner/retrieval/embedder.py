@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from twostroke.runner.retrieval.sentence_files import SentenceFiles
 from twostroke.runner.retrieval.texts import TextTokenizer, body_of, framed
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.field_values import whole_numbers
 from twostroke.types.output import Prompt
 from twostroke.types.pooling import PooledRows, Pooling
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.reading.field_values import whole_numbers
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 NO_OUTPUT = SamplingParams(temperature=0.0, max_tokens=0)
 

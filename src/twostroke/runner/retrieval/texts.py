@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from twostroke.text.frame import Frame
-from twostroke.text.quoting import Quoting, Spans
+from twostroke.text.templates.quoting import Quoting, Spans
 from twostroke.types.errors import InvalidRequest
 
 

@@ -15,9 +15,9 @@ from twostroke.runner.sampling.samplers.top_n_sigma import TopNSigma
 from twostroke.runner.sampling.samplers.typical import Typical
 from twostroke.runner.sampling.samplers.usual import MinP, Temperature, TopK, TopP
 from twostroke.runner.sampling.samplers.xtc import Xtc
-from twostroke.types import sampler_fields as names
 from twostroke.types.plan import PlannedSequence
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling import sampler_fields as names
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 LINKS: Mapping[str, Callable[[SamplingParams], SamplerLink | None]] = {
     names.SIGMA: TopNSigma.of,

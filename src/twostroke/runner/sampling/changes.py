@@ -24,7 +24,7 @@ from twostroke.runner.sampling.adjust import (
 from twostroke.runner.sampling.samplers.dry import Dry
 from twostroke.types.grammar import TokenMask
 from twostroke.types.plan import PlannedSequence
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 IdArray = NDArray[np.int64]
 

@@ -15,9 +15,9 @@ from twostroke.runner.sampling.choose import choose
 from twostroke.runner.sampling.logprobs import token_logprob
 from twostroke.runner.sampling.offer import offer, unchanged
 from twostroke.runner.sampling.random_draw import draw
-from twostroke.types.forbidden_tokens import NoTokenLeft
 from twostroke.types.plan import PlannedSequence
 from twostroke.types.result import SampledToken
+from twostroke.types.sampling.forbidden_tokens import NoTokenLeft
 
 
 def sample(weigh: Weigh, logits: F32Array, sequence: PlannedSequence) -> SampledToken:

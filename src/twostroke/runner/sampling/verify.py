@@ -9,10 +9,10 @@ from twostroke.ops.attention.token_weights import Weigh
 from twostroke.ops.operands import F32Array
 from twostroke.runner.sampling.changes import Changes, changes_of
 from twostroke.runner.sampling.sampler import sample
-from twostroke.types.forbidden_tokens import NoTokenLeft
 from twostroke.types.grammar import GrammarFault
 from twostroke.types.plan import PlannedSequence
 from twostroke.types.result import SampledToken
+from twostroke.types.sampling.forbidden_tokens import NoTokenLeft
 
 FAULTS = (GrammarFault, NoTokenLeft, ValueError, IndexError)
 """The errors that sampling one row may raise. They end the sampling of guesses, and not the step."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.cache_marks import FIELD, check_marks, marks_all
 from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec
-from twostroke.server.api.disk_wish import longest_ttl_s, with_disk_s
+from twostroke.server.api.fields.cache_marks import FIELD, check_marks, marks_all
+from twostroke.server.api.fields.disk_wish import longest_ttl_s, with_disk_s
 from twostroke.server.api.history.blocks import ROLES, chat_messages
 from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.schema import ChatRequest, CheckedChat, checked_chat, in_words_of, require_tokens

@@ -13,9 +13,9 @@ import msgspec
 
 from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec
 from twostroke.server.api.changed.truncated import Messages, room_for, shortened
+from twostroke.server.api.fields.sampler_fields import AskedSamplers
 from twostroke.server.api.history.items import conversation
 from twostroke.server.api.model_list import asked_model
-from twostroke.server.api.sampler_fields import AskedSamplers
 from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checked_chat, in_words_of, require_tokens
 from twostroke.server.api.shapes.late_refusal import StreamRefused
 from twostroke.server.calls import Call
@@ -24,7 +24,7 @@ from twostroke.server.prompts import call_of_chat, prompt_of_chat
 from twostroke.server.serving import Serving
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 from twostroke.types.notes import Notes
-from twostroke.types.sampler_fields import FIELD_NAMES
+from twostroke.types.sampling.sampler_fields import FIELD_NAMES
 
 MAX_ITEMS = 4096
 OF_ITEMS = {"object": "response.input_tokens"}

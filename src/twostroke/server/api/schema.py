@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec, Tool, kept_tools
-from twostroke.server.api.other_engines import NO_LIMIT, in_our_fields
-from twostroke.server.api.sampler_fields import AskedSamplers
+from twostroke.server.api.fields.other_engines import NO_LIMIT, in_our_fields
+from twostroke.server.api.fields.sampler_fields import AskedSamplers
 from twostroke.server.gate.decode import body_kind, check_depth, decode
 from twostroke.text.history.thoughts import NAMES, with_thought
 from twostroke.types.errors import InvalidRequest

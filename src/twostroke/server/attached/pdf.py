@@ -11,8 +11,8 @@ from pathlib import Path
 from msgspec import MsgspecError, Struct
 
 from twostroke.system.starting import apart, why_no_process
-from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import BackendError, HelperNotStarted, InvalidRequest
+from twostroke.types.reading.decoders import json_decoder
 
 CHILD = Path(__file__).with_name("pdf_child.py")
 BEGIN = b"%PDF-"

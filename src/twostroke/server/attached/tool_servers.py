@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from twostroke.server.errors import HttpProblem, Problem
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 METHODS = frozenset({"initialize", "notifications/initialized", "tools/list", "tools/call", "ping"})
 """The methods of MCP that the web page needs. Messages with other methods are refused."""

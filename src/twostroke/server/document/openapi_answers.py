@@ -9,7 +9,7 @@ from twostroke.server.api.json_schema import COUNT, OBJECT, TEXT, list_of, maybe
 from twostroke.server.api.responses_request import NOT_SUPPORTED
 from twostroke.server.api.retrieval_request import MAX_TEXTS, REFUSED
 from twostroke.server.api.schema import NEUTRAL
-from twostroke.types.sampler_fields import DEFAULTS, RANGES
+from twostroke.types.sampling.sampler_fields import DEFAULTS, RANGES
 from twostroke.types.speculate import WAYS
 
 STREAMED: dict[str, Any] = {

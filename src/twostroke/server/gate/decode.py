@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from twostroke.server.errors import TOO_DEEP, HttpProblem, Problem, too_many_values
-from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.reading.decoders import json_decoder
 
 _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 _Read = TypeVar("_Read")

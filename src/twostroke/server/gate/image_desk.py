@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from twostroke.server.gate.lanes import Lanes
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.lazy_module import LazyModule
+from twostroke.types.first_use.lazy_module import LazyModule
 
 if TYPE_CHECKING:
     from twostroke.images import eyes as image_eyes

@@ -37,7 +37,7 @@ def fingerprint(prompt: Prompt) -> bytes:
 @dataclass(eq=False)
 class Quarantine:
     """Admits requests that were running at a crash one at a time, or refuses them. Also records which requests each
-    step runs. Satisfies engine.witness.Witness.
+    step runs. Satisfies engine.faults.witness.Witness.
 
     notes: the memory in which these records survive a crash; None for a server without a supervisor, which admits every
     request. clock: the supervisor's clock, which is time.monotonic.

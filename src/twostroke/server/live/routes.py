@@ -22,13 +22,13 @@ from starlette.types import Receive, Scope, Send
 from twostroke.cost.history.account import record_of
 from twostroke.cost.history.perfetto import trace
 from twostroke.cost.history.record import RequestRecord, StepRecord
+from twostroke.server.answering.stream import EventWriter, until_disconnect
 from twostroke.server.api.sse import Event, line_json
 from twostroke.server.attached.pdf import has_pypdf
 from twostroke.server.errors import OVERLOADED, HttpProblem, SlowReader
 from twostroke.server.live.frame import Frames
 from twostroke.server.parts import ServerParts
 from twostroke.server.serving import Serving
-from twostroke.server.stream import EventWriter, until_disconnect
 from twostroke.types.errors import InvalidRequest
 
 FRAME_S = 0.5

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.keep_alive import keep_alive_s
+from twostroke.server.api.fields.keep_alive import keep_alive_s
 from twostroke.server.gate.decode import decoded
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 
 class AskedModel(msgspec.Struct, frozen=True):

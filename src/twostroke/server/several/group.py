@@ -12,7 +12,7 @@ from msgspec import Struct
 from starlette.types import ASGIApp
 
 from twostroke import __version__
-from twostroke.assembly.planned import ModelTexts, PlannedProcess, plan_model, read_texts
+from twostroke.assembly.early.planned import ModelTexts, PlannedProcess, plan_model, read_texts
 from twostroke.assembly.seeds import SEEDS
 from twostroke.assembly.settings.config import resolve_overload, resolve_server
 from twostroke.assembly.settings.resolver import Resolved
@@ -20,9 +20,10 @@ from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.cluster.model_process import Heard, ModelProcess
 from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
+from twostroke.engine.answers.reader import StreamReader
 from twostroke.engine.loop_engine import LoopEngine
-from twostroke.engine.reader import StreamReader
-from twostroke.engine.session import Resources, Session
+from twostroke.engine.resources import Resources
+from twostroke.engine.session import Session
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.app import open_app
 from twostroke.server.build import access_of, admission_of, resolved_fingerprint, settled, slots_in

@@ -14,7 +14,7 @@ from twostroke.assembly.settings.option_values import parse_keep_alive
 from twostroke.assembly.settings.options import BY_NAME
 from twostroke.server.several.source import OF_MODEL, ModelSource, usual_names
 from twostroke.types.errors import ConfigError, InvalidRequest
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.weights.gguf.file_names import quant_of, stem_of, whole_models
 from twostroke.weights.store.cached import cached_models
 

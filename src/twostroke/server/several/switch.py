@@ -8,8 +8,9 @@ from starlette.requests import Request
 from starlette.routing import Match
 from starlette.types import Message, Receive, Scope, Send
 
+from twostroke.server.answering.routes import answering_tasks
 from twostroke.server.api.ollama.names import not_here
-from twostroke.server.app import answering_tasks, routed
+from twostroke.server.app import routed
 from twostroke.server.attached.routes import text_routes
 from twostroke.server.attached.tool_routes import tool_routes
 from twostroke.server.errors import OLLAMA_PATH, HttpProblem, problem_of, unknown_among

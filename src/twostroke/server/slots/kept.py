@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from twostroke.engine.disk.contract import DiskCounts
 from twostroke.server.stored.records import Bounds, Records
-from twostroke.types.decoders import json_decoder
 from twostroke.types.output import Prompt
+from twostroke.types.reading.decoders import json_decoder
 
 MOST_HELD, MAX_SAVED, MAX_BYTES = 64, 256, 256 << 20
 SUFFIX = ".json"

@@ -17,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from twostroke.server.api.disk_wish import DAY_S
+from twostroke.server.answering.generation import Generation
+from twostroke.server.api.fields.disk_wish import DAY_S
 from twostroke.server.api.sse import line_json
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, Problem
@@ -25,13 +26,12 @@ from twostroke.server.facts import facts_of
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.decode import body_kind, decode
 from twostroke.server.gate.security import client_of
-from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
 from twostroke.server.slots.kept import SavedSlot, Slots, SlotTokens
 from twostroke.server.stored.keeping import guarded_write
 from twostroke.server.visit import visit_of
 from twostroke.types.output import Prompt
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 PATH = "/slots/{name}"
 SETTLE_S, LOOK_S = 30.0, 0.02

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.disk_wish import FIELD, IN_MEMORY
+from twostroke.server.api.fields.disk_wish import FIELD, IN_MEMORY
 from twostroke.server.stored.inner import InnerReply
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 ENDPOINTS = (
     *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"),

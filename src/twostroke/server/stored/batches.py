@@ -36,7 +36,7 @@ from twostroke.server.stored.files import OUTPUT, SentFile, StoredFiles
 from twostroke.server.stored.inner import InnerCalls, MayRun, at_any_time
 from twostroke.server.stored.keeping import FULL_S, NO_ROOM, keep, require_metadata
 from twostroke.server.stored.records import Records
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 log = logging.getLogger("twostroke.server")
 _WINDOW = re.compile(r"([1-9][0-9]{0,4})([smhd])")

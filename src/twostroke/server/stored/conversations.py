@@ -16,7 +16,7 @@ from twostroke.server.gate.decode import body_kind
 from twostroke.server.stored.items import items_of
 from twostroke.server.stored.keeping import keep, require_metadata
 from twostroke.server.stored.records import Records
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 MAX_NEW_ITEMS = 20
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 Json = dict[str, Any]
 _OBJECT = json_decoder(dict[str, Any])

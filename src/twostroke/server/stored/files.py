@@ -12,7 +12,7 @@ import msgspec
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.stored.keeping import keep
 from twostroke.server.stored.records import Records
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 BATCH, OUTPUT = "batch", "batch_output"
 _BOUNDARY = re.compile(rb'boundary="?([^";,]{1,70})"?', re.IGNORECASE)

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 from starlette.types import ASGIApp, Message
 
-from twostroke.server.api.disk_wish import INNER
+from twostroke.server.api.fields.disk_wish import INNER
 from twostroke.server.errors import MODEL_STATE, problem_of
 from twostroke.server.gate.security import CLIENT
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 log = logging.getLogger("twostroke.server")
 _ANY = json_decoder(Any)

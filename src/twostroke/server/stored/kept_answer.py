@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from twostroke.server.stored.responses import TERMINAL, ResponseRecord, StoredResponses
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 _DATA = b"data: "
 _OBJECT = json_decoder(dict[str, Any])

@@ -17,7 +17,7 @@ from twostroke.server.gate.decode import body_kind
 from twostroke.server.stored.batch_lines import MAX_LINES
 from twostroke.server.stored.batches import OPEN, Batch, StoredBatches
 from twostroke.server.stored.files import BATCH, SentFile, StoredFiles
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 PREFIX = "msgbatch_"
 WINDOW_S = 86_400

@@ -20,7 +20,7 @@ from twostroke.server.stored.inner import InnerCalls, InnerReply
 from twostroke.server.stored.items import items_of, shown_conversation
 from twostroke.server.stored.keeping import keep, keep_at_last
 from twostroke.server.stored.records import Records
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 PATH = "/v1/responses"
 RUNNING = ("queued", "in_progress")

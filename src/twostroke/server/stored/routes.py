@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from twostroke.server.admission import Admission
-from twostroke.server.api.disk_wish import FIELD, IN_MEMORY, Sender, sender_of
+from twostroke.server.api.fields.disk_wish import FIELD, IN_MEMORY, Sender, sender_of
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.decode import decode
@@ -23,7 +23,7 @@ from twostroke.server.stored.kept_answer import KeptAnswer
 from twostroke.server.stored.message_routes import message_batch_routes
 from twostroke.server.stored.route_parts import Endpoint, json_of, page_of, with_body, with_stored
 from twostroke.server.stored.work import StoredWork
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 Prepare = Callable[[bytes, Sender], Awaitable[Response]]
 """A function that makes the answer to a body from this sender. It raises an error for a wrong body."""

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from twostroke.cost.history.ledger import MAX_CHUNK_STEPS, MAX_FINISHED, MAX_HOLDS, Ledger
+from twostroke.cost.history.ledger import MAX_FINISHED, Ledger
+from twostroke.cost.history.waits import MAX_CHUNK_STEPS, MAX_HOLDS
 from twostroke.server.live.recent import MOST_FIRST, MOST_NEXT, Recent
 
 NAME = "twostroke_history_fill_ratio"
@@ -19,9 +20,9 @@ def fills(ledger: Ledger, recent: Recent) -> Mapping[str, float]:
     it."""
     return {
         "steps": ledger.history.fill,
-        "steps_with_prefill": len(ledger.chunk_steps) / MAX_CHUNK_STEPS,
+        "steps_with_prefill": len(ledger.waits.chunk_steps) / MAX_CHUNK_STEPS,
         "completions": len(ledger.accounts) / MAX_FINISHED,
-        "queue_holds": len(ledger.holds) / MAX_HOLDS,
+        "queue_holds": len(ledger.waits.holds) / MAX_HOLDS,
         "first_tokens": len(recent.ttft_s) / MOST_FIRST,
         "gaps": len(recent.itl_s) / MOST_NEXT,
     }

@@ -17,13 +17,13 @@ from twostroke.server.telemetry.gaps import Gaps
 from twostroke.server.telemetry.vllm_names import VllmNames
 from twostroke.types.adapter import AdapterPlaces
 from twostroke.types.event import FinishedEvent
-from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT
 from twostroke.types.grammar import TOO_HEAVY
 from twostroke.types.output import Prompt, Timings
 from twostroke.types.plan import Plan
+from twostroke.types.recorded.verified_guesses import NO_GUESSES, VerifiedGuesses, guesses_of
 from twostroke.types.request import FinishReason
 from twostroke.types.result import StepResult
-from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses, guesses_of
+from twostroke.types.sampling.forbidden_tokens import NO_TOKEN_LEFT
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from twostroke.text.history.abilities import Abilities
 from twostroke.text.history.thoughts import NAMES, with_thought
-from twostroke.text.messages import normalized
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.own_words import with_own_words
+from twostroke.text.templates.messages import normalized
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from twostroke.ops.code_tables import IQ4_CODES, I8Array, e2m1_codes
 from twostroke.ops.operands import F32Array, U8Array
-from twostroke.ops.stored_layout import I16Array, StoredValues
+from twostroke.ops.stored_values import I16Array, StoredValues
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.bits import fields, halves
 from twostroke.weights.gguf.block_types import BlockType

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from twostroke.ops.code_tables import I8Array
 from twostroke.ops.operands import F32Array, U8Array, U16Array
-from twostroke.ops.stored_layout import I16Array, StoredValues
+from twostroke.ops.stored_values import I16Array, StoredValues
 from twostroke.weights.gguf.bits import fields, halves
 from twostroke.weights.gguf.grids import grid
 

@@ -15,7 +15,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, I32Array, U8Array, bf16_to_f32
-from twostroke.ops.stored_layout import StoredValues, canonical
+from twostroke.ops.stored_layout import canonical
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.gguf.blocks import READ_AS_FLOATS, decode
 from twostroke.weights.gguf.container import GgufFile, StoredTensor

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from twostroke.types.errors import CorruptModel
-from twostroke.types.lazy_module import LazyModule
+from twostroke.types.first_use.lazy_module import LazyModule
 from twostroke.weights.gguf.container import GgufFile, GgufHeader, StoredTensor, open_split
 from twostroke.weights.gguf.naming import named_tensors
 from twostroke.weights.gguf.tensors import GgufTensor, NumbersOfKeys

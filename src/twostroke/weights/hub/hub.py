@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
-from twostroke.types.lazy_module import LazyModule
-from twostroke.types.unreadable import fix_unreadable, why_unreadable
-from twostroke.types.user_path import user_path
+from twostroke.types.first_use.lazy_module import LazyModule
+from twostroke.types.reading.unreadable import fix_unreadable, why_unreadable
+from twostroke.types.reading.user_path import user_path
 from twostroke.weights.gguf.container import GgufHeader
 from twostroke.weights.gguf.file_names import ENDING, chosen, first_part, parts_of, quant_of, stem_of, whole_models
 from twostroke.weights.gguf.quants import usual

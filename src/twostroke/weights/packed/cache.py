@@ -24,8 +24,8 @@ from msgspec import Struct
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import FormatChoice
 from twostroke.ops.program.values import Vector, Weight
+from twostroke.types.reading.user_path import is_there
 from twostroke.types.spec.formats import WeightFormat
-from twostroke.types.user_path import is_there
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import Progress, pack_into
 from twostroke.weights.loaded import ModelWeights

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from twostroke.types.user_path import user_path
+from twostroke.types.reading.user_path import user_path
 
 NO_CACHE = "off"
 """The word that a user gives instead of a folder to keep no cache."""

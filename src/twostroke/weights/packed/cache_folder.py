@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twostroke.types.errors import ConfigError
-from twostroke.types.unreadable import why_unreadable
+from twostroke.types.reading.unreadable import why_unreadable
 from twostroke.weights.packed.file import header_of, open_file
 from twostroke.weights.packed.header import StaleFile
 from twostroke.weights.packed.in_use import in_use

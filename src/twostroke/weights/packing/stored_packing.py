@@ -17,7 +17,8 @@ import numpy as np
 
 from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.program.values import Tensor, Weight
-from twostroke.ops.stored_layout import StoredValues, canonical, pack_stored
+from twostroke.ops.stored_layout import canonical, pack_stored
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.errors import CorruptModel
 from twostroke.types.spec.formats import PANEL_ROWS, WeightFormat, WeightKind
 from twostroke.weights.checkpoint import Checkpoint

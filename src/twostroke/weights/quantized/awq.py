@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array
-from twostroke.ops.stored_layout import StoredValues
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import unpacked
 from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, words_of

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, bf16_to_f32, f32_to_bf16
-from twostroke.ops.stored_layout import StoredValues
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.spec.formats import FINE_COLUMNS, WeightKind
 from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds
 from twostroke.weights.quantized.parts import FLOATS, Held, StoredPart, StoredTensors

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twostroke.ops.operands import F32Array
-from twostroke.ops.stored_layout import StoredValues
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.json_file import parse_object

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, I32Array, U8Array
-from twostroke.ops.stored_layout import StoredValues
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.formats import WeightKind

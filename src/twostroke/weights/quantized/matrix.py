@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, I32Array
-from twostroke.ops.stored_layout import StoredValues
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.spec.formats import WeightKind
 
 _AFFINE = {

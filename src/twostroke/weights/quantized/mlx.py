@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twostroke.ops.operands import F32Array, U8Array
-from twostroke.ops.stored_layout import StoredValues
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import unpacked, words_for
 from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, words_of

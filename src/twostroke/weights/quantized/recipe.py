@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.lazy_module import LazyModule
+from twostroke.types.first_use.lazy_module import LazyModule
 from twostroke.types.spec.fields import Fields
 from twostroke.weights.json_file import read_object
 from twostroke.weights.quantized.kv_scales import check_kv_scheme

@@ -14,7 +14,7 @@ import numpy as np
 
 from twostroke.ops.code_tables import e2m1_codes
 from twostroke.ops.operands import F32Array, I32Array, U8Array
-from twostroke.ops.stored_layout import StoredValues
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import E2M1, low_first
 from twostroke.weights.quantized.parts import StoredPart

@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from twostroke.ops.operands import I32Array
-from twostroke.ops.stored_layout import StoredValues
+from twostroke.ops.stored_values import StoredValues
 from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.matrix import OrderedMatrix, QuantizedMatrix
 from twostroke.weights.tensor_source import SourceArray, TensorInfo

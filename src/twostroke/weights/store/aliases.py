@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from twostroke.types.errors import ConfigError
-from twostroke.types.unreadable import why_unreadable
+from twostroke.types.reading.unreadable import why_unreadable
 from twostroke.weights.store.whole_file import one_writer, write_whole
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(:[A-Za-z0-9._-]{1,64})?")

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 from twostroke.weights.store.whole_file import write_whole
 
 RECORDS = "store"

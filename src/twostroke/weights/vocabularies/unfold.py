@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twostroke.text.template_files import read_sources
-from twostroke.types.lazy_module import LazyModule
+from twostroke.text.templates.template_files import read_sources
+from twostroke.types.first_use.lazy_module import LazyModule
 from twostroke.weights.json_file import read_object
 from twostroke.weights.kept_folder import make_folder
 

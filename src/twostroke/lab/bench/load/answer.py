@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from twostroke.types.decoders import json_decoder
+from twostroke.types.reading.decoders import json_decoder
 
 DONE = b"[DONE]"
 MAX_WORDS = 160

@@ -33,7 +33,7 @@ from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.weights.hub.hub import EMBEDDED
 
 FEW, MANY = 1, 16

@@ -10,7 +10,7 @@ from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
 from twostroke.ops.operands import KVLayer, PackedWeight, U8Array, paged
 from twostroke.ops.program.model import F32_BYTES, Model
-from twostroke.types.made_once import made_once
+from twostroke.types.first_use.made_once import made_once
 from twostroke.types.spec.formats import PAGE_TOKENS, PANEL_ROWS, KVKind, WeightFormat
 
 BYTES = np.array([0x3B, 0x3C, 0x3D, 0xBB, 0xBC, 0xBD], np.uint8)

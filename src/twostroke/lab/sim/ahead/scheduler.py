@@ -26,7 +26,7 @@ from twostroke.lab.sim.ahead.steady import SteadyDecode
 from twostroke.lab.sim.ahead.streams import Continuation, OnTokens, Streams
 from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.plan import Plan
-from twostroke.types.prefix import PrefixMiss
+from twostroke.types.recorded.prefix import PrefixMiss
 from twostroke.types.request import FinishReason
 from twostroke.types.result import StepResult
 

@@ -1,8 +1,8 @@
 """The defaults of transformers for fields that a config.json does not have.
 
 `python -m tools.model_defaults` writes defaults.json from the config classes of transformers, and
-tests/models/test_defaults.py compares the two. A default that transformers does not keep in its config class is written
-in the model file.
+tests/models/fields/test_defaults.py compares the two. A default that transformers does not keep in its config class is
+written in the model file.
 """
 
 from __future__ import annotations

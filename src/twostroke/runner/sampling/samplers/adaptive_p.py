@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from twostroke.ops.attention.token_weights import NearScore
 from twostroke.runner.sampling.row import SamplerRow
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 _WIDTH, _PEAK, _SHARPNESS = 0.3, 5.0, 10.0
 

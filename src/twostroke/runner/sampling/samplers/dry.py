@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from twostroke.ops.operands import F32Array
 from twostroke.runner.sampling.samplers.runs import LEAST_TOKENS, RUNS, runs_at_end
 from twostroke.types.plan import PlannedSequence
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.portable import ln
 
 _MOST_LOGIT = 88.7228391

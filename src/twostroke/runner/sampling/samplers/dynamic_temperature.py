@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from twostroke.runner.sampling.row import SamplerRow
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.portable import ln, powers
 
 

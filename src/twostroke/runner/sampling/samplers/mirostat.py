@@ -12,8 +12,8 @@ from msgspec import Struct
 from twostroke.ops.attention.token_weights import LN_2
 from twostroke.runner.sampling.choose import largest
 from twostroke.runner.sampling.row import SamplerRow
-from twostroke.types.sampler_fields import MIROSTAT_1, MIROSTAT_2
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampler_fields import MIROSTAT_1, MIROSTAT_2
+from twostroke.types.sampling.sampling_params import SamplingParams
 from twostroke.types.spec.portable import ln, powers
 
 _MOST_SURPRISE = 60.0

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from twostroke.ops.attention.token_weights import MOST_APART
 from twostroke.runner.sampling.row import SamplerRow
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 class TopNSigma(Struct, frozen=True):

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from twostroke.runner.sampling.choose import largest, looks, share_below
 from twostroke.runner.sampling.row import SamplerRow
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 class Typical(Struct, frozen=True):

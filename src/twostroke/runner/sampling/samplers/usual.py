@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from twostroke.runner.sampling.choose import largest, share_of, top_candidates
 from twostroke.runner.sampling.row import BEST_WEIGHT, SamplerRow
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 class Temperature(Struct, frozen=True):

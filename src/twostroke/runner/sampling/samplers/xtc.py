@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from twostroke.runner.sampling.choose import largest
 from twostroke.runner.sampling.row import SamplerRow
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 _MOST_THRESHOLD = 0.5
 """The largest threshold with an effect: two tokens cannot both have a higher probability."""

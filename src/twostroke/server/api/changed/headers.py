@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twostroke.server.api.field_check import HEADER as IGNORED
+from twostroke.server.api.fields.field_check import HEADER as IGNORED
 
 WARNINGS = b"x-twostroke-warnings"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.types.notes import Notes
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 def within_room(params: SamplingParams, room: int, notes: Notes) -> SamplingParams:

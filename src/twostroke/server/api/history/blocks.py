@@ -1,6 +1,6 @@
 """Converts Anthropic's messages into chat messages: blocks of text, calls, results, thoughts, and of any other type.
 
-text/messages.py decides, for all APIs, which blocks of other types are accepted.
+text/templates/messages.py decides, for all APIs, which blocks of other types are accepted.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from twostroke.server.prompts import prompt_of_chat
 from twostroke.server.serving import Serving
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes
-from twostroke.types.open_values import filled
 from twostroke.types.pooling import Task
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.open_values import filled
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 ANSWERING: tuple[tuple[str, Task, Any, Any, Any], ...] = (
     ("/completion", Task.GENERATE, llama_completion, LlamaShape, LlamaCompletion),

@@ -12,8 +12,8 @@ from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.serving import Serving
 from twostroke.types.output import Delta
-from twostroke.types.sampler_fields import FIELD_NAMES, SAMPLERS
-from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.sampling.sampler_fields import FIELD_NAMES, SAMPLERS
+from twostroke.types.sampling.sampling_params import SamplingParams
 
 
 def sampler_settings(params: SamplingParams) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from twostroke.server.gate.decode import check_depth, decode
 from twostroke.server.prompts import call_of_chat, call_of_completion
 from twostroke.server.serving import Serving
 from twostroke.text.talk.switches import EFFORT
-from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 from twostroke.types.images import PlacedPart
 from twostroke.types.notes import Notes
+from twostroke.types.reading.decoders import json_decoder
 
 PREFIX = "ollama-"
 LEVELS = ("low", "medium", "high", "max")

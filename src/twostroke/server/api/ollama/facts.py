@@ -10,8 +10,8 @@ from twostroke.server.api.ollama.requests import OllamaNamed
 from twostroke.server.api.ollama.shapes import stamp
 from twostroke.server.gate.decode import decode
 from twostroke.server.serving import Serving
-from twostroke.types.open_values import filled
 from twostroke.types.pooling import Task
+from twostroke.types.sampling.open_values import filled
 
 VERSION = "0.12.6"
 """The version of Ollama whose API is implemented. Clients compare it, and accept only digits and dots."""

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from twostroke.server.api.schema import in_words_of
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.sampler_fields import DEFAULTS, FIELD_NAMES
+from twostroke.types.sampling.sampler_fields import DEFAULTS, FIELD_NAMES
 
 OF_THE_LOAD = frozenset(
     "num_keep num_batch num_gpu main_gpu use_mmap num_thread low_vram numa f16_kv use_mlock vocab_only logits_all "

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from twostroke.server.api.keep_alive import keep_alive_s
+from twostroke.server.api.fields.keep_alive import keep_alive_s
 from twostroke.server.api.ollama.calls import ollama_chat, ollama_generate
 from twostroke.server.api.ollama.embed import (
     OllamaEmbeddingsShape,

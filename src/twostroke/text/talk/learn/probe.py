@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from twostroke.text.talk.ends import MARK, always_after
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.made_once import made_once
+from twostroke.types.first_use.made_once import made_once
 
 ASK, TEXT, THOUGHT = "Qzask", "Qztext qzend", "Qzthought qzend"
 NAME, OTHER = "qz_first", "qz_second"

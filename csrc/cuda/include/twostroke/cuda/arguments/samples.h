@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "twostroke/cuda/rows/sample_row.h"
-#include "twostroke/token_weight.h"
+#include "twostroke/rows/token_weight.h"
 
 namespace twostroke {
 namespace cuda {

@@ -2,8 +2,8 @@
 #pragma once
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/device.h"
-#include "twostroke/pointwise.h"
-#include "twostroke/states.h"
+#include "twostroke/rows/pointwise.h"
+#include "twostroke/states/states.h"
 
 namespace twostroke {
 namespace cuda {

@@ -2,7 +2,7 @@
 // memory.
 #pragma once
 #include "twostroke/cuda/host/launch.h"
-#include "twostroke/packed.h"
+#include "twostroke/products/packed.h"
 
 namespace twostroke {
 namespace cuda {
@@ -46,7 +46,7 @@ int64_t first_scratch(const ts_weight& weight);
 int32_t start_first(ts_context& device, const ts_weight& weight, uint64_t scratch, const FirstRows& first, const ProductRows& rows);
 int32_t put_first(ts_context& device, const ts_weight& weight, uint64_t scratch, const FirstRows& first, const ProductRows& rows);
 
-// The same for more rows than most_few, in tiles (launch_tiles.cpp): the choice of the kernel, its scratch memory, and its start.
+// The same for more rows than most_few, in tiles (launches/tiles.cpp): the choice of the kernel, its scratch memory, and its start.
 constexpr int64_t most_few(int32_t weight_kind) { return is_stored_kind(weight_kind) ? 1 : kFewRows; }
 KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows);
 int64_t tiles_scratch(const ts_weight& weight, int64_t rows);
@@ -67,7 +67,7 @@ int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratc
 RoundArgs common_round_args(const ts_weight& weight, const ProductRows& rows, uint64_t scratch, int64_t room, int64_t scales);
 TileArgs common_tile_args(const ts_weight& weight, const ProductRows& rows, const RoundArgs& round);
 
-// The same for prompts, on devices that have products of warpgroups (launch_prompt.cpp).
+// The same for prompts, on devices that have products of warpgroups (launches/prompt.cpp).
 bool fits_prompt(const ts_context& device, const ts_weight& weight, int64_t rows);
 bool gates_prompt(const ts_context& device, const ts_weight& weight, int64_t rows);  // whether the kernel can apply the gate itself
 int64_t prompt_scratch(const ts_weight& weight, int64_t rows);

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#include "twostroke/packed.h"
+#include "twostroke/products/packed.h"
 
 namespace twostroke {
 namespace cuda {

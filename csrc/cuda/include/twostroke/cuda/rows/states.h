@@ -2,7 +2,7 @@
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"
-#include "twostroke/states.h"
+#include "twostroke/states/states.h"
 
 namespace twostroke {
 namespace cuda {

@@ -1,0 +1,1 @@
+"""Builds the engines of several processes: ranks and stages of one model, and replicas."""

@@ -1,0 +1,1 @@
+"""Decodes the bytes of image files in a process of its own."""

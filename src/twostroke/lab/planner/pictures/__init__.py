@@ -1,0 +1,1 @@
+"""Pictures of rooflines: shapes that are drawn once, and written as SVG or PNG."""

@@ -1,0 +1,1 @@
+"""Heads and layers that guess tokens from a model's hidden states."""

@@ -1,0 +1,1 @@
+"""Runs the encoder of images, and the steps whose rows contain images."""

@@ -1,0 +1,1 @@
+"""What is made or imported when it is first used."""

@@ -1,0 +1,1 @@
+"""The parameters by which the tokens of one request are chosen."""

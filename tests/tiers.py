@@ -97,7 +97,7 @@ KEPT_FILES = {
     "tests/vision": "files/bad_images files/pixels served/input exactness families smolvlm",
     "tests/weights": (
         "gguf/blocks gguf/container gguf/end_to_end gguf/families gguf/stored gguf/tokenizers quantized/formats "
-        "quantized/golden store/names files_as_found generation hub load "
+        "quantized/golden store/names files_as_found generation hub/hub load "
         "packed/packed_cache packed/packed_damage safetensors"
     ),
 }

@@ -274,7 +274,7 @@ def test_rare_tokens_are_left_out_when_neither_request_nor_model_sets_a_limit() 
     parts = fake_parts()
     plain = {"model": parts.serving.served_name, "messages": USER}
     limits: tuple[dict[str, Any], ...] = ({"top_p": 1}, {"top_k": -1}, {"min_p": 0})
-    for more, min_p in (({}, 0.05), ({"temperature": 0.7}, 0.05), *((each, 0.0) for each in limits)):
+    for more, min_p in (({}, 0.1), ({"temperature": 0.7}, 0.1), *((each, 0.0) for each in limits)):
         params = chat_call(json.dumps({**plain, **more}).encode(), parts.serving).prompts[0].params
         assert (params.min_p, params.top_p, params.top_k) == (min_p, 1.0, 0)
     beams = chat_call(json.dumps({**plain, "use_beam_search": True, "n": 2}).encode(), parts.serving).prompts[0].params

@@ -20,7 +20,7 @@ _FLAGS: tuple[tuple[str, type, str], ...] = (
     ("--temperature", float, "0 takes the most likely token each time [default: the model's own, else 0]."),
     ("--top-k", int, "Choose among the k most likely tokens."),
     ("--top-p", float, "Choose among the likeliest tokens that hold this probability."),
-    ("--min-p", float, "Drop tokens less likely than this share of the likeliest [default: 0.05 without any limit]."),
+    ("--min-p", float, "Drop tokens less likely than this share of the likeliest [default: 0.1 without any limit]."),
     ("--typical-p", float, "Choose among tokens whose surprise is near the expected one, up to this probability."),
     ("--top-n-sigma", float, "Choose among logits within this many standard deviations of the largest."),
     ("--dynatemp-range", float, "Let the temperature follow the entropy, up to this far from --temperature."),

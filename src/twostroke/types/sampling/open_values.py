@@ -7,7 +7,7 @@ from typing import Any
 
 LIMITS = ("top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "mirostat", "adaptive_target", "samplers")
 """The fields that decide which tokens may be drawn at all."""
-LEAST_SHARE = 0.05
+LEAST_SHARE = 0.1
 """The min_p of requests without any limit: tokens that are less likely than this share of the likeliest token are not
 drawn. ADR 84 has the measurements."""
 

@@ -101,7 +101,7 @@ def test_the_same_seed_gives_the_same_text_on_every_api_alone_and_together(spark
 
         def by_openai(fields: dict[str, Any]) -> str:
             made = client.completions.create(
-                model="spark", prompt=prompt, max_tokens=many, seed=seed, temperature=1.0, extra_body=fields
+                model="spark", prompt=prompt, max_tokens=many, seed=seed, temperature=1.0, top_p=1.0, extra_body=fields
             )
             return str(made.choices[0].text)
 
@@ -112,12 +112,12 @@ def test_the_same_seed_gives_the_same_text_on_every_api_alone_and_together(spark
             assert list(pool.map(by_openai, SAMPLERS)) == alone
     ollama = Client(host=spark.url)
     for fields, expected in zip(SAMPLERS, alone, strict=True):
-        body = {"prompt": prompt, "n_predict": many, "seed": seed, "temperature": 1.0, **fields}
+        body = {"prompt": prompt, "n_predict": many, "seed": seed, "temperature": 1.0, "top_p": 1.0, **fields}
         made = spark.post("/completion", body).json
         assert made["content"] == expected
         shown = made["generation_settings"]
         assert all(shown[name] == value for name, value in fields.items() if name != "min_p")
-        options = {"num_predict": many, "seed": seed, "temperature": 1.0, **fields}
+        options = {"num_predict": many, "seed": seed, "temperature": 1.0, "top_p": 1.0, **fields}
         assert ollama.generate("spark", prompt, raw=True, options=options).response == expected
 
 
@@ -132,5 +132,6 @@ def test_python_and_the_command_line_give_that_text_too() -> None:
             if fields.get("dry_sequence_breakers") == []:
                 words += ["--dry-sequence-breakers", "zzzzzz"]
             common = ["generate", "--raw", prompt, "--kv-memory", "20MB", "--threads", "1", "--seed", "7"]
-            done = CliRunner().invoke(main, [*common, "--max-tokens", "12", "--temperature", "1", *words])
+            whole = ["--temperature", "1", "--top-p", "1"]
+            done = CliRunner().invoke(main, [*common, "--max-tokens", "12", *whole, *words])
             assert done.exit_code == 0 and expected in done.output

@@ -23,6 +23,7 @@ from twostroke.server.gate.quarantine import Quarantine, fingerprint
 from twostroke.server.process import crash_notes
 from twostroke.server.process.crash_notes import CrashNotes, new_page
 from twostroke.types.output import Prompt
+from twostroke.types.sampling.open_values import LEAST_SHARE
 from twostroke.types.sampling.sampling_params import SamplingParams
 
 POISON = 666
@@ -175,7 +176,7 @@ def test_a_suspect_does_not_wait_for_ever_for_another() -> None:
 
 def test_a_refusal_over_the_wire_counts_reaches_no_engine_and_ends_in_time() -> None:
     now_s, notes, engine = [0.0], CrashNotes(), FakeEngine()
-    poison = Prompt(tuple(b"hi"), SamplingParams(max_tokens=16, seed=POISON), "x")
+    poison = Prompt(tuple(b"hi"), SamplingParams(max_tokens=16, seed=POISON, min_p=LEAST_SHARE), "x")
     after_crashes(notes, [poison], [poison])
     parts = fake_parts(engine, quarantine=Quarantine(notes, clock=lambda: now_s[0]))
     with serving(parts) as live:

@@ -47,7 +47,7 @@ const FIELDS = [
     min: 0,
     max: 1,
     step: 0.01,
-    help: "Leave out tokens below this share of the likeliest one's probability.",
+    help: "Leave out tokens below this share of the likeliest one's probability. Empty: the model's value, or 0.1 without any limit.",
   },
   {
     name: "repetition_penalty",

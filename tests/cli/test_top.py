@@ -13,8 +13,11 @@ from rich.console import Console
 
 from tests.serve.harness import Live, serving, wait_until
 from twostroke.cli.main import main
+from twostroke.cli.server import running_server
 from twostroke.cli.server.top_picture import Picture
+from twostroke.cli.shared.server_records import ServerRecord
 from twostroke.server.build import build_server
+from twostroke.types.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +55,21 @@ def test_without_the_key_and_without_a_server(spark: Live) -> None:
     assert refused.exit_code == 2 and "--api-key" in refused.output
     unreached = CliRunner().invoke(main, ["top", "--url", "http://127.0.0.1:9", "--once"])
     assert unreached.exit_code == 2 and "No server answers" in unreached.output
+
+
+def test_without_an_address_it_is_the_server_of_this_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    def address(*urls: str) -> str:
+        records = [ServerRecord(1, "1", url, "spark", ("spark",)) for url in urls]
+        monkeypatch.setattr(running_server, "local_servers", lambda: records)
+        return running_server.address_here()
+
+    elsewhere, usual = "http://127.0.0.1:9", running_server.DEFAULT_URL
+    assert address() == usual and address(elsewhere) == elsewhere and address(elsewhere, usual) == usual
+    with pytest.raises(ConfigError, match="Several servers"):
+        address(elsewhere, "http://127.0.0.1:10")
+    address(elsewhere)
+    for verb in (["top", "--once"], ["explain", "x"]):
+        assert elsewhere in CliRunner().invoke(main, verb).output
 
 
 def test_figures_add_up() -> None:

@@ -213,6 +213,14 @@ def test_records_of_other_processes_are_not_servers(tmp_path: Path, monkeypatch:
         assert running_servers(tmp_path) == []
 
 
+def test_a_server_in_a_namespace_with_a_foreign_proc_is_not_taken_for_its_init(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: 1)  # as in `unshare --pid --fork`, where /proc/1 is the machine's init
+    with recorded(tmp_path, 1, "http://127.0.0.1:1", "spark", ["little"]):
+        assert running_servers(tmp_path) == []
+
+
 def test_gc_lists_first_and_deletes_when_told(run: Run, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()

@@ -55,8 +55,8 @@ def command(model: str, asked: PullFlags, as_json: bool, verbose: bool) -> None:
         if prospect.name == EMBEDDED:
             _tell_embedded(str(spark_path()), as_json)
             return
-        if prospect.reference is not None and prospect.reference != model:
-            say(f"{model} = {prospect.reference}")
+        if meaning := prospect.meaning(model):
+            say(meaning)
         if prospect.offer is not None and not as_json:
             say(prospect.words())
         if asked.dry_run:

@@ -118,6 +118,11 @@ def test_show(run: Run, tmp_path: Path) -> None:
     assert missing.returncode == 3 and "twostroke pull acme/none" in missing.stderr
 
 
+def test_a_model_of_this_machine_needs_no_pull(run: Run) -> None:
+    done = run("pull", str(spark_path()))
+    assert done.returncode == 0 and "nothing to download" in done.stdout and str(spark_path()) in done.stdout
+
+
 def test_run_in_this_process_takes_prompt_and_standard_input(run: Run) -> None:
     one = json.loads(run("run", "spark", "What is prefill?", "--max-tokens", "5", "--json").stdout)
     assert one["server"] is None and one["num_output_tokens"] == 5 and one["finish_reason"] == "length"

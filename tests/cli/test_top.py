@@ -13,8 +13,11 @@ from rich.console import Console
 
 from tests.serve.harness import Live, serving, wait_until
 from twostroke.cli.main import main
+from twostroke.cli.server import running_server
 from twostroke.cli.server.top_picture import Picture
+from twostroke.cli.shared.server_records import ServerRecord
 from twostroke.server.build import build_server
+from twostroke.types.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +57,25 @@ def test_without_the_key_and_without_a_server(spark: Live) -> None:
     assert unreached.exit_code == 2 and "No server answers" in unreached.output
 
 
+def test_without_an_address_it_is_the_server_of_this_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    def address(*urls: str) -> str:
+        records = [ServerRecord(1, "1", url, "spark", ("spark",)) for url in urls]
+        monkeypatch.setattr(running_server, "local_servers", lambda: records)
+        return running_server.address_here()
+
+    elsewhere, usual = "http://127.0.0.1:9", running_server.DEFAULT_URL
+    assert address() == usual and address(elsewhere) == elsewhere and address(elsewhere, usual) == usual
+    with pytest.raises(ConfigError, match="Several servers"):
+        address(elsewhere, "http://127.0.0.1:10")
+    address(elsewhere)
+    for verb in (["top", "--once"], ["explain", "x"]):
+        assert elsewhere in CliRunner().invoke(main, verb).output
+
+
 def test_figures_add_up() -> None:
     picture = Picture({"model": "m"})
     run = {
-        "rows": [[0, 0, 8, 0, 0], [1, 30, 1, 4, 0]],
+        "rows": [[0, 0, 8, 0, 0], [1, 30, 9, 4, 6]],  # the second wrote 6 tokens: 5 of 8 guesses were right
         "prefill_share": 0.75,
         "predicted_s": [0.5, 0.5],
         "begin_s": 9.0,
@@ -69,7 +87,7 @@ def test_figures_add_up() -> None:
     picture.add({**frame, "gauges": {"running": 2, "waiting": 1, "pages_used": 3, "pages_cached": 1, "pages_free": 4}})
     found = picture.figures()
     assert found["shares"] == pytest.approx({"prefill": 0.6, "decode": 0.2, "sampling": 0.1, "host": 0.1})
-    assert (found["prefill_tokens_per_s"], found["decode_tokens_per_s"]) == (8 / 5, 1 / 5)
+    assert (found["prefill_tokens_per_s"], found["decode_tokens_per_s"]) == (8 / 5, 6 / 5)
     assert found["predicted_over_measured"] == pytest.approx(0.5) and found["busy_share"] == pytest.approx(0.2)
     assert found["requests"][1]["ttft_s"] == 0.5 and found["requests"][0]["age_s"] == 2.5
     console = Console(record=True, width=120, file=io.StringIO())

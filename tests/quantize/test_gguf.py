@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 
 import gguf
@@ -202,6 +203,13 @@ def test_a_folder_with_the_file_is_served(source, tmp_path):
     assert len(answer[0].completions[0].token_ids) == 3
 
 
+def test_an_output_that_is_named_as_a_file_is_the_file(source, tmp_path):
+    path = write_folder(source, tmp_path / "new" / "mine.gguf", MIXES["Q8_0"], "small", silent)
+    assert path == tmp_path / "new" / "mine.gguf" and path.is_file() and list(path.parent.iterdir()) == [path]
+    with pytest.raises(ConfigError, match="exists already"):
+        write_folder(source, path, MIXES["Q8_0"], "small", silent)
+
+
 def test_divisors_of_llama_3():
     rope = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0}
     rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
@@ -235,6 +243,13 @@ def test_an_unknown_tokenizer_is_refused(tmp_path):
     with pytest.raises(UnsupportedModel, match="tokenizer") as caught:
         write_folder(folder, tmp_path / "out", MIXES["Q8_0"], "model", silent)
     assert "Whitespace" in caught.value.why
+
+
+def test_a_disk_without_room_is_refused_before_the_folder_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 1000))
+    with pytest.raises(ConfigError, match="GB free"):
+        write_folder(small_folder(tmp_path / "model"), tmp_path / "a" / "out", MIXES["Q8_0"], "model", silent)
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_full_disk_leaves_no_file(tmp_path, monkeypatch):

@@ -17,11 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.patience import PATIENCE_S
 from tests.serve.fakes import fake_parts
 from tests.serve.harness import WAIT_S, wait_until
-from twostroke.server.serve import SAME_SIGNAL_S, bind, make_server, run, url_of
+from twostroke.cli.main import main as cli
+from twostroke.server.serve import SAME_SIGNAL_S, begin_listening, bind, make_server, reserved, run, url_of
 from twostroke.types.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +129,21 @@ def test_a_taken_port_is_a_clear_error() -> None:
     assert str(port) in caught.value.what
     assert caught.value.why
     assert "--port 0" in caught.value.fix
+
+
+def test_a_taken_port_is_reported_before_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twostroke.server.build.build_server", lambda *_: pytest.fail("the model was loaded"))
+    with bind("127.0.0.1", 0) as taken:
+        done = CliRunner().invoke(cli, ["serve", "spark", "--port", str(taken.getsockname()[1])])
+    assert done.exit_code == 2 and "it is taken" in done.stderr
+
+
+def test_a_reserved_port_refuses_clients_until_it_listens() -> None:
+    with reserved("127.0.0.1", 0) as held:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(held.getsockname())
+        begin_listening(held)
+        socket.create_connection(held.getsockname()).close()
 
 
 @pytest.mark.parametrize(

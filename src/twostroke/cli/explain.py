@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import click
 
-from twostroke.cli.server.running_server import DEFAULT_URL, RunningServer
+from twostroke.cli.server.running_server import DEFAULT_URL, RunningServer, address_here
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.types.errors import InvalidRequest
 
@@ -19,12 +19,12 @@ WAIT_S = 20.0
 
 @click.command(cls=ExampleCommand, example="twostroke explain chatcmpl-0b1f4c --url http://127.0.0.1:8000")
 @click.argument("request_id")
-@click.option("--url", default=DEFAULT_URL, help=f"The server [default: {DEFAULT_URL}].")
+@click.option("--url", default=None, help=f"The server [default: this user's here, else {DEFAULT_URL}].")
 @click.option("--api-key", default=None, help="Key of the server [env TWOSTROKE_API_KEY].")
 @output_flags
 @click.pass_context
 def command(
-    context: click.Context, request_id: str, url: str, api_key: str | None, as_json: bool, verbose: bool
+    context: click.Context, request_id: str, url: str | None, api_key: str | None, as_json: bool, verbose: bool
 ) -> None:
     """Say why REQUEST_ID (the id of an answer) was slow to start or to stream, and what would help.
 
@@ -39,7 +39,8 @@ def command(
         from twostroke.assembly.settings.env import asked_by_environment
         from twostroke.assembly.settings.server_settings import ListenSettings
 
-        answer = ask(url, request_id, api_key or asked_by_environment().get(ListenSettings.api_key.name))
+        key = api_key or asked_by_environment().get(ListenSettings.api_key.name)
+        answer = ask(url or address_here(), request_id, key)
         if as_json:
             print_json(answer)
         else:

@@ -55,8 +55,8 @@ def command(model: str, asked: PullFlags, as_json: bool, verbose: bool) -> None:
         if prospect.name == EMBEDDED:
             _tell_embedded(str(spark_path()), as_json)
             return
-        if prospect.reference is not None and prospect.reference != model:
-            say(f"{model} = {prospect.reference}")
+        if meaning := prospect.meaning(model):
+            say(meaning)
         if prospect.offer is not None and not as_json:
             say(prospect.words())
         if asked.dry_run:
@@ -77,7 +77,8 @@ def command(model: str, asked: PullFlags, as_json: bool, verbose: bool) -> None:
             file = folder.path.name if folder.path.is_file() else None
             print_json({**prospect.as_json(), **found, "file": file, "packed": None if packed is None else str(packed)})
         else:
-            click.echo(f"{folder.source} at {folder.revision or 'a local folder'}\n{folder.path}")
+            here = "This model is on this machine already: there is nothing to download."
+            click.echo(f"{here if folder.revision is None else f'{folder.source} at {folder.revision}'}\n{folder.path}")
 
 
 def _tell_embedded(path: str, as_json: bool) -> None:

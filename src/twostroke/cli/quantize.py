@@ -39,7 +39,7 @@ class QuantizeFlags:
         metavar="FOLDER",
         default=None,
         type=click.Path(path_type=Path),
-        help="A folder that is made; with --to keys, a copy of MODEL [default there: MODEL's own].",
+        help="A folder that is made, or a FILE.gguf; with --to keys, a copy of MODEL [default there: MODEL's own].",
     )
     text: Path | None = flag(
         "--text",

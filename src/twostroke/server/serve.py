@@ -34,6 +34,7 @@ log = logging.getLogger("twostroke.server")
 CUT_S = 2
 SAME_SIGNAL_S = 0.1
 LAST_WORDS_S = 2.0
+CONNECTIONS_WAITING = 2048
 KEEP_ALIVE_S = 125
 """The seconds for which an idle connection stays open: longer than clients and proxies keep theirs (Go 90, Caddy
 120). So no request is sent into a connection that the server is closing."""
@@ -249,8 +250,17 @@ def take_signals(server: Server) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Returns a listening TCP socket. Where a name such as localhost has addresses of both kinds, the socket has the
-    IPv4 address, where most clients look. Raises ConfigError that explains what is wrong with the address."""
+    """Returns a listening TCP socket, as `reserved` binds it. Raises ConfigError that explains what is wrong with the
+    address."""
+    listener = reserved(host, port)
+    begin_listening(listener)
+    return listener
+
+
+def reserved(host: str, port: int) -> socket.socket:
+    """Returns a TCP socket that is bound and does not listen: clients are refused until the model is loaded. Where a
+    name such as localhost has addresses of both kinds, the socket has the IPv4 address, where most clients look. Raises
+    ConfigError that explains what is wrong with the address."""
     where = f"{host} port {port}"
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -268,12 +278,22 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(2048)
         listener.setblocking(False)
     except OSError as error:
         listener.close()
         raise _bind_error(error, where) from None
     return listener
+
+
+def begin_listening(listener: socket.socket) -> None:
+    """Lets clients connect to a bound socket; changes nothing where they can already. Raises ConfigError where another
+    program has listened at its address since it was bound."""
+    try:
+        listener.listen(CONNECTIONS_WAITING)
+    except OSError as error:
+        host, port = listener.getsockname()[:2]
+        listener.close()
+        raise _bind_error(error, f"{host} port {port}") from None
 
 
 def _bind_error(error: OSError, where: str) -> ConfigError:

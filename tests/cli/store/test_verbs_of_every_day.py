@@ -118,6 +118,11 @@ def test_show(run: Run, tmp_path: Path) -> None:
     assert missing.returncode == 3 and "twostroke pull acme/none" in missing.stderr
 
 
+def test_a_model_of_this_machine_needs_no_pull(run: Run) -> None:
+    done = run("pull", str(spark_path()))
+    assert done.returncode == 0 and "nothing to download" in done.stdout and str(spark_path()) in done.stdout
+
+
 def test_run_in_this_process_takes_prompt_and_standard_input(run: Run) -> None:
     one = json.loads(run("run", "spark", "What is prefill?", "--max-tokens", "5", "--json").stdout)
     assert one["server"] is None and one["num_output_tokens"] == 5 and one["finish_reason"] == "length"
@@ -210,6 +215,14 @@ def test_records_of_other_processes_are_not_servers(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(server_records, "write_whole", full)
     with recorded(tmp_path, os.getpid(), "", "spark", ["little"]):
+        assert running_servers(tmp_path) == []
+
+
+def test_a_server_in_a_namespace_with_a_foreign_proc_is_not_taken_for_its_init(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: 1)  # as in `unshare --pid --fork`, where /proc/1 is the machine's init
+    with recorded(tmp_path, 1, "http://127.0.0.1:1", "spark", ["little"]):
         assert running_servers(tmp_path) == []
 
 

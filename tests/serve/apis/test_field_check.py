@@ -43,7 +43,8 @@ def ask(live: Live, path: str, **fields: Any) -> Any:
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_field_without_a_meaning_is_named(path: str, stream: bool, live: Live) -> None:
-    reply = ask(live, path, stream=stream, temprature=0.5, n_keep=2, nothing=None, user="me", metadata={"a": "b"})
+    known = {"user": "me", "client_metadata": {"a": "b"}}
+    reply = ask(live, path, stream=stream, temprature=0.5, n_keep=2, nothing=None, **known)
     assert reply.status == 200
     assert reply.headers[HEADER] == "temprature (did you mean temperature?), n_keep"
     assert HEADER not in ask(live, path, stream=stream, temperature=0.5).headers

@@ -73,6 +73,8 @@ def test_frames_hold_every_step_once_and_what_was_computed(spark: Live) -> None:
             assert begun == sorted(begun) and begun[0] == 0 and before_s < run["begin_s"] < frame["now_s"]
             assert min(run["predicted_s"] + run["flops"] + run["bytes"]) > 0
         assert ended[0]["request"] == f"{made['id']}-0/0" and ended[0]["output_tokens"] == 30
+        decoded = sum(row[4] * len(run["times"]) for run, _ in runs for row in run["rows"])
+        assert decoded == 29  # the prompt's step writes the first; steps with guesses count as decode, too
         assert sum(pages for _, pages in frame["pages"]) == sum(
             frame["gauges"][name] for name in ("pages_free", "pages_used", "pages_cached")
         )

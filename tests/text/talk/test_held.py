@@ -20,7 +20,7 @@ from twostroke.server.api.fields.grammar import AskedGrammar, after_thought
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
-from twostroke.text.talk.hold.calls import forced_calls, strict_calls
+from twostroke.text.talk.hold.calls import MOST_CALLS, forced_calls, strict_calls
 from twostroke.text.talk.hold.lark import WHOLE
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.grammar import Grammar
@@ -124,6 +124,16 @@ def test_what_a_format_writes_its_grammar_lets_through(
         strict_calls(form, STRICT, special, parallel=True),
     ):
         assert passes(grammar, text.lstrip("\n") if form.messages else text, compiler, tokenizer), text
+
+
+@pytest.mark.parametrize("form", CALLING)
+def test_a_turn_that_is_held_ends(form: Format, compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
+    for way in (forced_calls, strict_calls):
+        grammar = way(form, {"hours": STRICT["hours"]}, special, parallel=True)
+        for count in (MOST_CALLS, MOST_CALLS + 1):
+            text = written(form, [("hours", {"day": "Mon"})] * count)
+            fits = count <= (1 if form.messages else MOST_CALLS)
+            assert passes(grammar, text.lstrip("\n") if form.messages else text, compiler, tokenizer) == fits, count
 
 
 REGEX = r"(add|sub) [0-9]{1,3}/x( \"é\n\\)?"

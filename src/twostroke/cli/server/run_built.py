@@ -42,8 +42,9 @@ def serve_built(
     """Serves until a signal.
 
     words: the description of the model that is printed at the start. verbose: whether to write the access log.
+    listener: a bound socket; None to bind the one of the settings.
     """
-    from twostroke.server.serve import run
+    from twostroke.server.serve import begin_listening, run
 
     def announce(url: str) -> None:
         record = sockets.enter_context(_record(built, url, supervised=line is not None))
@@ -57,6 +58,7 @@ def serve_built(
 
     with built, logging_to_stderr(built.resolved.requests.log, verbose), lasting_heap(), ExitStack() as sockets:
         listener = listener or sockets.enter_context(listening(built.resolved))
+        begin_listening(listener)
         tell, watch = watching(built.parts.admission.door, line)
         try:
             more = {} if built.make_app is None else {"make_app": built.make_app}

@@ -9,11 +9,27 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPHandler, ProxyHandler, Request, build_opener
 
+from twostroke.cli.shared.server_records import local_servers
 from twostroke.types.errors import ConfigError
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 UNIX = "unix:"
 LONGEST_S = 60.0
+
+
+def address_here() -> str:
+    """Returns the address of this user's server on this machine, and the usual address where none runs. Of several
+    servers it is the one at the usual address. Raises ConfigError where several run and none is there."""
+    addresses = [record.url for record in local_servers()]
+    if DEFAULT_URL in addresses or not addresses:
+        return DEFAULT_URL
+    if len(addresses) > 1:
+        raise ConfigError(
+            "Several servers of this user run on this machine.",
+            why=f"Their addresses are {', '.join(addresses)}.",
+            fix="Choose one with --url.",
+        )
+    return addresses[0]
 
 
 class _FileConnection(HTTPConnection):

@@ -6,6 +6,7 @@ import asyncio
 import faulthandler
 import socket
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -129,13 +130,26 @@ def _serve(
     from twostroke.server.build import build_server
     from twostroke.server.process.crash_notes import CrashNotes
 
-    faulthandler.enable()  # a crash in native code then prints where it happened
-    with progress_bar("load") as progress:
-        notes = None if worker_fds is None else CrashNotes(worker_fds[2])
-        built = build_server(model, options, progress, notes)
-    listener = None if worker_fds is None else socket.socket(fileno=worker_fds[0])
-    line = None if worker_fds is None else _line(worker_fds[1])
-    serve_built(built, facts_text(built.facts), as_json, verbose, line, listener)
+    with ExitStack() as stack:
+        listener = _held_port(options, stack) if worker_fds is None else socket.socket(fileno=worker_fds[0])
+        faulthandler.enable()  # a crash in native code then prints where it happened
+        with progress_bar("load") as progress:
+            notes = None if worker_fds is None else CrashNotes(worker_fds[2])
+            built = build_server(model, options, progress, notes)
+        line = None if worker_fds is None else _line(worker_fds[1])
+        serve_built(built, facts_text(built.facts), as_json, verbose, line, listener)
+
+
+def _held_port(options: dict[str, Any], stack: ExitStack) -> socket.socket | None:
+    """Binds the port before the model is loaded, so that a port that is taken is reported at once. Returns None for a
+    socket of the file system, which is made when the server is ready."""
+    from twostroke.assembly.settings.config import place_of
+    from twostroke.assembly.settings.env import asked_by_environment
+    from twostroke.assembly.settings.resolver import collect
+    from twostroke.server.serve import reserved
+
+    place = place_of(collect(options, asked_by_environment())).listen
+    return None if place.uds is not None else stack.enter_context(reserved(place.host, place.port))
 
 
 def _line(descriptor: int) -> Line:

@@ -10,7 +10,7 @@ from urllib.error import HTTPError
 
 import click
 
-from twostroke.cli.server.running_server import DEFAULT_URL, RunningServer
+from twostroke.cli.server.running_server import DEFAULT_URL, RunningServer, address_here
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
 from twostroke.types.errors import ConfigError, InvalidRequest
 
@@ -18,12 +18,12 @@ WAIT_S = 40.0
 
 
 @click.command(cls=ExampleCommand, example="twostroke top --url http://127.0.0.1:8000")
-@click.option("--url", default=DEFAULT_URL, help=f"The server [default: {DEFAULT_URL}].")
+@click.option("--url", default=None, help=f"The server [default: this user's here, else {DEFAULT_URL}].")
 @click.option("--api-key", default=None, help="Key of the server [env TWOSTROKE_API_KEY].")
 @click.option("--once", is_flag=True, help="Print one picture and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one document with --once, else one a line.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def command(url: str, api_key: str | None, once: bool, as_json: bool, verbose: bool) -> None:
+def command(url: str | None, api_key: str | None, once: bool, as_json: bool, verbose: bool) -> None:
     """Watch a running server: both phases' speed, what steps are made of, latency, KV cache, requests.
 
     Ends with Ctrl-C. The server's page shows the same and more in a browser.
@@ -35,7 +35,7 @@ def command(url: str, api_key: str | None, once: bool, as_json: bool, verbose: b
         from twostroke.assembly.settings.server_settings import ListenSettings
         from twostroke.cli.server.top_picture import Picture
 
-        server = _Server(url, api_key or asked_by_environment().get(ListenSettings.api_key.name))
+        server = _Server(url or address_here(), api_key or asked_by_environment().get(ListenSettings.api_key.name))
         picture = Picture(server.about())
         frames = server.frames()
         if once:

@@ -31,10 +31,9 @@ class Picture:
         """Adds a message of the server: its new steps, its counters and its present requests."""
         self._frame = frame
         for run in frame["runs"]:
-            for at, (since_us, *spans_us, _) in enumerate(run["times"]):
+            prompt = sum(tokens for _, _, tokens, _, decoded in run["rows"] if not decoded)
+            for since_us, *spans_us, _ in run["times"]:
                 seconds, model_s, sampling_s = (1e-6 * span for span in spans_us)
-                rows = [tokens if tokens > 1 or made + at == 0 else 0 for _, _, tokens, made, _ in run["rows"]]
-                prompt = sum(rows)
                 self._steps.append(
                     {
                         "end_s": run["begin_s"] + 1e-6 * since_us + seconds,
@@ -43,7 +42,7 @@ class Picture:
                         "decode_s": model_s * (1 - run["prefill_share"]),
                         "sampling_s": sampling_s,
                         "prompt": prompt,
-                        "decode": sum(each[2] for each in run["rows"]) - prompt,
+                        "decode": sum(decoded for *_, decoded in run["rows"]),
                         "predicted_s": run.get("predicted_s", [0.0])[0],
                     }
                 )

@@ -1,4 +1,5 @@
-"""Records of this user's running servers: each leaves a record while it serves, so that `ps`, `run` and `stop` find it.
+"""Records of this user's running servers: each leaves a record while it serves, so that `ps`, `run`, `stop`, `top`
+and `explain` find it.
 
     <cache>/servers/<process id>.json
 
@@ -54,6 +55,14 @@ def began_of(pid: int) -> str:
     return ""
 
 
+def numbered_here() -> bool:
+    """Returns whether /proc has the process numbers that this process uses. A process in a PID namespace may see the
+    /proc of another namespace, where its number belongs to a stranger."""
+    with contextlib.suppress(OSError):
+        return os.readlink("/proc/self") == str(os.getpid())
+    return False
+
+
 def running_servers(folder: Path) -> list[ServerRecord]:
     """Returns the running servers of this user, in the order in which they began."""
     found = []
@@ -66,6 +75,13 @@ def running_servers(folder: Path) -> list[ServerRecord]:
                 with contextlib.suppress(OSError):
                     path.unlink()
     return sorted(found, key=lambda record: int(record.began))
+
+
+def local_servers() -> list[ServerRecord]:
+    """Returns this user's running servers on this machine, in the order in which they began."""
+    from twostroke.assembly.settings.env import read_machine
+
+    return running_servers(read_machine().cache_folder / SERVERS)
 
 
 class OwnRecord:
@@ -97,8 +113,10 @@ class OwnRecord:
 @contextlib.contextmanager
 def recorded(folder: Path, pid: int, url: str, model: str, names: Sequence[str]) -> Iterator[OwnRecord]:
     """Keeps a record of this server until the block ends. `ps`, `run` and `stop` find the server by this record. pid:
-    the process that `stop` ends. names: the names under which the server serves models."""
-    record = OwnRecord(folder, ServerRecord(pid, began_of(pid), url, model, tuple(names)))
+    the process that `stop` ends. names: the names under which the server serves models. Where /proc belongs to another
+    PID namespace, the record has no start time, so that `stop` ends no stranger."""
+    began = began_of(pid) if numbered_here() else ""
+    record = OwnRecord(folder, ServerRecord(pid, began, url, model, tuple(names)))
     try:
         yield record
     finally:

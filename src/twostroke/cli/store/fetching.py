@@ -59,6 +59,10 @@ class Prospect:
     fit: MemoryFit | str = ""
     refusal: TwostrokeError | None = None
 
+    def meaning(self, model: str) -> str:
+        """Returns the line that tells what a short name or an alias means; "" where `model` is the reference itself."""
+        return "" if self.reference in (None, model) else f"{model} = {self.reference}"
+
     def words(self) -> str:
         """Returns the text that a person sees before the download."""
         offer = self.offer

@@ -6,21 +6,16 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from twostroke.cli.shared.server_records import SERVERS, ServerRecord, running_servers
+from twostroke.cli.shared.server_records import ServerRecord, local_servers
 from twostroke.types.errors import TwostrokeError
 from twostroke.types.reading.user_path import is_there, user_path
 
 if TYPE_CHECKING:
     from twostroke.weights.hub.reference import Reference
 
+__all__ = ["having", "local_servers", "name_there"]
+
 _LATEST = ":latest"
-
-
-def local_servers() -> list[ServerRecord]:
-    """Returns the running servers, in the order in which they began."""
-    from twostroke.assembly.settings.env import read_machine
-
-    return running_servers(read_machine().cache_folder / SERVERS)
 
 
 def having(servers: Sequence[ServerRecord], model: str) -> list[ServerRecord]:

@@ -152,7 +152,7 @@ def _bring(model: str, revision: str | None) -> str:
     wish = PullWish(model, revision, say=lambda text: click.echo(text, err=True))
     prospect = prospect_of(wish)
     if prospect.reference is not None:
-        wish.say(f"{model} = {prospect.reference}\n{prospect.words()}".rstrip())
+        wish.say("\n".join(filter(None, (prospect.meaning(model), prospect.words()))))
     return named_file(model, bring(wish, prospect).path)
 
 

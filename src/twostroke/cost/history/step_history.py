@@ -57,6 +57,11 @@ class Row(NamedTuple):
         counts = (made, num_recomputed, scored, drafts, accepted)
         return cls(request_id, start, num_tokens, planned.samples, *counts, planned.role, planned.request.adapter)
 
+    @property
+    def decoded(self) -> int:
+        """The tokens that a decoding sequence wrote: one, and the guesses that were right. 0 for a part of a prompt."""
+        return 1 + self.accepted if self.role is Role.DECODE else 0
+
     def segment(self, offset: int = 0) -> Segment:
         """Returns what this sequence computes in a step `offset` steps later, as a StepCost takes it. Between the two
         steps, every step must have the same sequences."""

@@ -41,8 +41,9 @@ def no_progress(done: int, total: int, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """The result of quantizing a folder. errors: the error of each product that was rounded. kept: modules that stay in
-    floats, each with the reason. from_stage: the first stage of this run; an interrupted run wrote the earlier ones."""
+    """The result of quantizing a folder. folder: the new folder, or the GGUF file. errors: the error of each product
+    that was rounded. kept: modules that stay in floats, each with the reason. from_stage: the first stage of this run;
+    an interrupted run wrote the earlier ones."""
 
     folder: Path
     group: int

@@ -115,4 +115,7 @@ def plain_report(
 
 
 def _weight_bytes(folder: Path) -> int:
+    """Returns the bytes of the weights in a folder, or of a GGUF file."""
+    if folder.is_file():
+        return folder.stat().st_size
     return sum(file.stat().st_size for ending in ("*.safetensors", "*.gguf") for file in folder.glob(ending))

@@ -84,8 +84,10 @@ def write_atomically(path: Path, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def require_room(folder: Path, num_bytes: int) -> None:
-    """Raises ConfigError where the disk has no room for `num_bytes` of weights and for the files next to them."""
-    free, needed = shutil.disk_usage(folder).free, num_bytes + SPARE_BYTES
+    """Raises ConfigError where the disk has no room for `num_bytes` of weights and for the files next to them. The
+    folder need not exist yet."""
+    place = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    free, needed = shutil.disk_usage(place).free, num_bytes + SPARE_BYTES
     if free < needed:
         raise ConfigError(
             f"The disk of {folder} has {free / 1e9:.2f} GB free, and the result needs {needed / 1e9:.2f} GB.",

@@ -64,6 +64,7 @@ KEPT = (
 )
 """The beginnings of the names of tensors that are stored without rounding: they are small, and the reader takes them as
 float32 numbers, not as packed matrices."""
+SUFFIX = ".gguf"
 OUTPUT = "output.weight"
 """The name of the head's tensor. In a file without it the embedding is the head."""
 DECAY = "ssm_a"
@@ -74,15 +75,10 @@ NARROW: Mapping[str, str] = {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}
 
 
 def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: Progress) -> Path:
-    """Makes the folder `output`, writes the GGUF file into it, and returns the file's path. Raises ConfigError,
-    ModelError."""
+    """Writes the GGUF file and returns its path. output: the file, where its name ends in .gguf; else a folder for the
+    file, which is made. Raises ConfigError, ModelError."""
     config = read_object(folder / "config.json")
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ConfigError(
-            f"--output {output} exists already.",
-            why="Nothing is overwritten.",
-            fix="Name a folder that does not exist.",
-        )
+    path = _free_place(output, f"{name}-{mix.name}{SUFFIX}")
     with Checkpoint.open(folder) as stored:
         entries_to_write(config)
         sentence = read_sentence_files(folder)
@@ -104,10 +100,9 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
         described = describe(config, model, shapes, read, vocabulary, sentence.pooling, mix)
         keys = {**general_keys(described.arch, name, mix.file_type), **described.keys, **vocabulary}
         tensors = _Tensors(checkpoint, described, progress).all()
-        path = output / f"{name}-{mix.name}.gguf"
         try:
-            output.mkdir(parents=True, exist_ok=True)
-            require_room(output, sum(tensor.num_bytes for tensor in tensors.values()))
+            require_room(path.parent, sum(tensor.num_bytes for tensor in tensors.values()))
+            path.parent.mkdir(parents=True, exist_ok=True)
             write_gguf(path, keys, tensors)
         except OSError as error:
             raise ConfigError(
@@ -116,6 +111,17 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
                 fix="Free space or name another folder, and run the command again.",
             ) from None
     return path
+
+
+def _free_place(output: Path, name: str) -> Path:
+    """Returns the file to write. Raises ConfigError where --output is there already, other than as an empty folder."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ConfigError(
+            f"--output {output} exists already.",
+            why="Nothing is overwritten.",
+            fix=f"Name a folder that does not exist, or a file that ends in {SUFFIX}.",
+        )
+    return output if output.suffix == SUFFIX and not output.is_dir() else output / name
 
 
 @dataclass(frozen=True, eq=False, slots=True)

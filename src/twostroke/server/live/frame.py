@@ -1,12 +1,13 @@
 """One message (frame) of the live view of the engine: the events since the last frame, compact and of bounded size.
 
     {"frame": 3, "now_s": ..., "last_step": 912, "skipped_steps": 0, "names": ["chatcmpl-7-0/0", ...],
-     "runs": [{"step": 900, "number": 880, "rows": [[name, start, tokens, output tokens before, recomputed], ...],
+     "runs": [{"step": 900, "number": 880, "rows": [[name, start, tokens, output tokens before, decoded], ...],
                "preempted": [name, ...], "prefill_share": 0.4, "predicted_s": [first, last], "flops": [first, last],
                "bytes": [first, last], "begin_s": ..., "times": [[begin, whole, model, sampling, waiting], ...]}, ...],
      "requests": [[name, phase, arrival_s, first planned s, first token s, prompt, computed, cached], ...],
      "ended": [{...}], "gauges": {...}, "pages": [[state, count], ...], "latency": {...}, "replicas": [{...}]}
 
+`decoded` is 0 for a part of a prompt; else the tokens that the sequence wrote: one, and the guesses that were right.
 A run is consecutive steps of one batch. A value [first, last] changes evenly from the first step to the last one.
 `times` has a list of whole microseconds for each step; its first number is the time since begin_s. A name is given as
 its index in `names`. Steps and requests that do not fit are left out and counted: the oldest steps, the newest
@@ -128,7 +129,7 @@ def _run(stretch: StepRange, names: _Names, cost: StepCost | None) -> dict[str, 
         "step": run.step_id + first,
         "number": run.ordinal + first,
         "rows": [
-            [names.place(row.request_id), row.start + first, row.num_tokens, row.num_output_tokens + first, row[5]]
+            [names.place(row.request_id), row.start + first, row.num_tokens, row.num_output_tokens + first, row.decoded]
             for row in run.rows
         ],
         "preempted": [names.place(name) for name in run.preempted] if first == 0 else [],

@@ -26,8 +26,9 @@ MAX_LOGGED_NAMES = 256
 _CLOSE = 0.82
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 HINTS = frozenset(
-    "user metadata store service_tier safety_identifier prediction prompt_cache_key prompt_cache_retention "
-    "prompt_cache_options cache_prompt id_slot slot_id request_id guided_decoding_backend".split()
+    "user metadata client_metadata store service_tier safety_identifier prediction "
+    "prompt_cache_key prompt_cache_retention prompt_cache_options cache_prompt id_slot slot_id "
+    "request_id guided_decoding_backend".split()
 )
 """Known fields that do not change the answer; the answer's header does not name them."""
 _MEANT = {

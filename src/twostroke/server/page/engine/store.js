@@ -65,11 +65,10 @@ export class Store {
         decodeTokens: 0,
       };
       if (at === 0) for (const name of run.preempted) this.mark(names[name], "preempted", begin, begin, 0);
-      for (const [name, , tokens, made, again] of run.rows) {
-        const kind = tokens === 1 && made + at > 0 && !again ? "decode" : "prefill";
-        if (kind === "decode") step.decodeTokens += 1;
-        else step.prefillTokens += tokens;
-        this.mark(names[name], kind, begin, end, tokens);
+      for (const [name, , tokens, , decoded] of run.rows) {
+        step.decodeTokens += decoded;
+        if (!decoded) step.prefillTokens += tokens;
+        this.mark(names[name], decoded ? "decode" : "prefill", begin, end, decoded || tokens);
       }
       this.steps.push(step);
     });

@@ -105,7 +105,7 @@ export class Timeline {
     }
     const rows = [];
     if (step.prefillTokens) rows.push(`${step.prefillTokens} prompt positions`);
-    if (step.decodeTokens) rows.push(`${step.decodeTokens} decoding`);
+    if (step.decodeTokens) rows.push(`${step.decodeTokens} decoded tokens`);
     const told = step.predicted === null ? "" : `, predicted ${duration(step.predicted)}`;
     this.text.textContent =
       `Step ${step.step}: ${duration(step.seconds)}${told}; prefill ${duration(step.prefill)}, decode ${duration(step.decode)}, ` +

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os.path import commonprefix
 from typing import Any
 
 from twostroke.text.talk.format import CallForm, Format, Messages
@@ -10,15 +11,19 @@ from twostroke.text.talk.hold.before import answer_head, earlier_messages, thoug
 from twostroke.text.talk.hold.lark import ANYTHING, Lark, SpecialId
 from twostroke.types.grammar import Grammar
 
+MOST_CALLS = 16
+"""The most calls of a turn that a grammar holds. Small models that must call, and may call again, sometimes call the
+same tools in a circle until the context is full."""
+
 
 def forced_calls(
     form: Format, schemas: Mapping[str, Any], special_id: SpecialId, *, parallel: bool, prompt_end: str = ""
 ) -> Grammar:
     """Returns a grammar of a thought if the model wants one, then calls and nothing else.
 
-    schemas: tool name -> JSON schema of its arguments, as check.checked_in_words gives it. parallel: True for one call
-    or more, False for one call. prompt_end: the end of the prompt, which shows whether the thought is opened already,
-    or closed.
+    schemas: tool name -> JSON schema of its arguments, as check.checked_in_words gives it. parallel: True for up to
+    MOST_CALLS calls, False for one call. prompt_end: the end of the prompt, which shows whether the thought is opened
+    already, or closed.
     """
     lark = Lark(form.tokens(calls=True), special_id)
     written = form.calls[0]
@@ -87,11 +92,18 @@ def _after(text: str, mark: str) -> str:
 def _run(form: CallForm, calls: tuple[str, str], lark: Lark, begin: str, parallel: bool) -> str:
     """Returns a Lark rule for all calls of a turn, with the texts around them and between two of them. calls: the names
     of the rules of the first call and of each further call. begin: the text before the first call. parallel: True
-    allows more than one call."""
+    allows up to MOST_CALLS calls.
+
+    The text after a call and the text between two calls may begin alike. This part is a text of its own: the matcher
+    reads the longest text that may come, and does not go back."""
     first, other = calls
-    more = f"({lark.text(form.between)} {other})*" if parallel else ""
     head, last = begin + ("[" if form.listed else ""), ("]" if form.listed else "") + form.end
-    return " ".join(filter(None, (lark.text(head), first, more, lark.text(last))))
+    alike = commonprefix((form.between, last)) if parallel else ""
+    more = ""
+    if parallel:
+        again = (lark.text(form.between[len(alike) :]), other, lark.text(alike))
+        more = f"({' '.join(filter(None, again))}){{0,{MOST_CALLS - 1}}}"
+    return " ".join(filter(None, (lark.text(head), first, lark.text(alike), more, lark.text(last[len(alike) :]))))
 
 
 def _grammar(start: str, lark: Lark) -> Grammar:

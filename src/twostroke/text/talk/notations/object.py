@@ -3,7 +3,8 @@
     {"name": "hours", "arguments": {"day": "Mon"}}        {"hours": {"day": "Mon"}} where the name is the key
 
 The keys may come in any order; other keys are skipped. The template of Qwen2.5-Coder shows a call in double braces,
-{{"name": ...}}, and the model copies them. They are read as single braces, because no JSON begins with two.
+{{"name": ...}}, and the model copies them. They are read as single braces, because no JSON begins with two. Small
+models also write one closing brace too many; those that follow a call's object belong to it.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ class ObjectNotation(Struct, frozen=True):
     def read(self, stream: TextStream, call: Calling) -> Reading[None]:
         if not (yield from stream.match("{")):
             return
-        doubled = yield from stream.match("{")
+        yield from stream.match("{")
         yield from _Object(self, stream, call).read()
-        if doubled and call.begun:
-            yield from stream.match("}")
+        while call.begun and (yield from stream.match("}")):
+            pass
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
         if self.keyed:

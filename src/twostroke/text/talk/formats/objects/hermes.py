@@ -74,6 +74,8 @@ EXAMPLES = (
         "So.",
         calls=(("hours", '{"day": "Mon"}'), ("bell", "{}")),
     ),
+    Example('{{"name": "hours", "arguments": {"day": "Mon"}}}}', calls=(("hours", '{"day": "Mon"}'),)),
+    Example('<tool_call>\n{"name": "bell", "arguments": {}}}\n</tool_call>So.', "So.", calls=(("bell", "{}"),)),
     Example('{{"name": "Bob"}}', '{{"name": "Bob"}}'),
     Example("{{ title }}", "{{ title }}"),
     Example('{ {"name": "bell", "arguments": {}} }', '{ {"name": "bell", "arguments": {}} }'),

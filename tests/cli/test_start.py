@@ -30,7 +30,7 @@ HEAVY = (
 
 MOST_MODULES = 850
 """The package's modules in a server of one text model; each takes half a millisecond of a start. Raise it only with a
-reason: 23 came with folders of under 20 files and files of one subject, and seven starts in turn took as long as before.
+reason: 23 came with folders of under 20 files and files of one subject, and seven starts in turn took as long.
 """
 
 GGUF_START = """

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.disk.folders import folder_of
+from tests.patience import PATIENCE_S
 from twostroke.cost.disk_price import DiskPrice
-from twostroke.engine.disk import saving
+from twostroke.engine.disk import fetching, saving
 from twostroke.llm import LLM
 from twostroke.types.output import GenerationOutput, Prompt
 from twostroke.types.sampling.sampling_params import SamplingParams
@@ -22,9 +23,11 @@ LATER = (*PROMPT, *(11, 12, 13), *range(20, 60))
 
 @pytest.fixture(autouse=True)
 def _always_worth(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Makes reading pay, because tiny models compute faster than any disk reads."""
+    """Makes reading pay, because tiny models compute faster than any disk reads, and lets the engine wait for a busy
+    disk."""
     monkeypatch.setattr(DiskPrice, "worth_reading", lambda *_: True)
     monkeypatch.setattr(saving, "LEAST_TOKENS", 32)
+    monkeypatch.setattr(fetching, "PATIENCE_S", PATIENCE_S)
     yield
 
 

@@ -19,7 +19,8 @@ import uvicorn.server
 
 from twostroke.runner.runner import ModelRunner
 from twostroke.server.parts import ServerParts
-from twostroke.server.serve import bind, make_server
+from twostroke.server.process.listening import bind
+from twostroke.server.serve import make_server
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 

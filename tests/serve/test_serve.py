@@ -23,7 +23,8 @@ from tests.patience import PATIENCE_S
 from tests.serve.fakes import fake_parts
 from tests.serve.harness import WAIT_S, wait_until
 from twostroke.cli.main import main as cli
-from twostroke.server.serve import SAME_SIGNAL_S, begin_listening, bind, make_server, reserved, run, url_of
+from twostroke.server.process.listening import begin_listening, bind, reserved
+from twostroke.server.serve import SAME_SIGNAL_S, make_server, run, url_of
 from twostroke.types.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Rows of a quantized matrix, unpacked to codes and scales: what formats of files are read as, and packed from."""
+"""Rows of a quantized matrix as unpacked codes and scales. File formats are read into this form, and packed from it."""
 
 from __future__ import annotations
 

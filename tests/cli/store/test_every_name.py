@@ -15,6 +15,7 @@ from tests.cli import in_process
 from tests.weights import hub_models
 from tests.weights.fake_hub import Repo, serve
 from tests.weights.store.test_cached import COMMIT, OTHER, put
+from twostroke.cli.shared import server_records
 from twostroke.cli.shared.server_records import ServerRecord, began_of
 from twostroke.cli.store import local_servers
 from twostroke.cli.store.facts import found_here
@@ -73,7 +74,7 @@ def test_a_model_that_is_here_is_found_and_removed_by_each_name(name: str, verb:
 def test_a_server_is_found_by_each_name_of_its_model(served: str, verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
     for model, names in ((served, ("any",)), ("", ("any", served))):  # one model, or one of several
         record = ServerRecord(os.getpid(), began_of(os.getpid()), "http://127.0.0.1:1", model, names)
-        monkeypatch.setattr(local_servers, "local_servers", lambda record=record: [record])
+        monkeypatch.setattr(server_records, "local_servers", lambda record=record: [record])
         for name in (*FOUR_BITS, *OPEN):
             assert local_servers.having([record], name) == [record], name
             assert local_servers.name_there(record, name) == names[-1]

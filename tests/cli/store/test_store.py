@@ -16,8 +16,8 @@ from tests.cli import in_process
 from tests.serve.fakes import MODEL, fake_parts
 from tests.serve.harness import Live, serving
 from tests.weights.store.test_cached import GGUFS, put
+from twostroke.cli.shared import server_records
 from twostroke.cli.shared.server_records import ServerRecord, began_of
-from twostroke.cli.store import local_servers
 
 
 def run(*words: str, cache: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -68,7 +68,7 @@ def test_a_model_that_a_server_has_stays(tmp_path: Path, monkeypatch: pytest.Mon
     put(tmp_path, "acme/t", GGUFS)
     for model, names in (("acme/t:q8_0", ("t",)), ("", ("t", "acme/t:Q8_0"))):  # first one model, then one of several
         record = ServerRecord(os.getpid(), began_of(os.getpid()), "http://127.0.0.1:1", model, names)
-        monkeypatch.setattr(local_servers, "local_servers", lambda record=record: [record])
+        monkeypatch.setattr(server_records, "local_servers", lambda record=record: [record])
         for name in ("acme/t:Q8_0", "acme/t"):
             refused = run("rm", name, "--yes", cache=tmp_path)
             assert refused.returncode == 2 and "in use" in refused.stderr and "twostroke stop" in refused.stderr

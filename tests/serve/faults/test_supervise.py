@@ -27,9 +27,9 @@ from openai import OpenAI
 from tests.patience import PATIENCE_S
 from tests.serve.harness import WAIT_S, is_framed, wait_until
 from twostroke.assembly.settings.env import process_environment
+from twostroke.server.process.listening import bind
 from twostroke.server.process.stand_in import StandIn, reply
 from twostroke.server.process.supervise import MOST_DELAY_S, STEADY_S, Backoff, how
-from twostroke.server.serve import bind
 
 SOURCE = Path(__file__).parents[3] / "src"
 
@@ -182,7 +182,7 @@ def _metrics(served: Supervised) -> str:
 PROGRAM = """
 import asyncio, os, sys
 from twostroke.server.process.notify import SystemdNotifier
-from twostroke.server.serve import bind
+from twostroke.server.process.listening import bind
 from twostroke.server.process.supervise import Supervisor
 import twostroke.server.process.supervise as room
 room.FIRST_DELAY_S = float(sys.argv[3])

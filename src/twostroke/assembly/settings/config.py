@@ -330,8 +330,8 @@ def kv_kind(word: str) -> KVKind:
 
 
 def room_sentence(resolved: Resolved) -> str:
-    """Returns two sentences about the KV cache: what fits, with words such as "room for 41,000 tokens: 20 sequences of
-    2,048", and how much memory it takes."""
+    """Returns two sentences about the KV cache. The first tells what fits, in words such as "room for 41,000 tokens: 20
+    sequences of 2,048". The second tells how much memory the cache takes."""
     tokens, context = resolved.cache.kv_tokens, resolved.steps.context
     length, size = min(context, 2048), f"{resolved.cache.kv_memory / 1e6:,.0f} MB"
     keys = "" if resolved.cache.key_factors == "none" else ", calibrated keys"

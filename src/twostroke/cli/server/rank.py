@@ -57,7 +57,7 @@ def _listen(model: str, own: dict[str, Any], address: tuple[str, int], secret: s
     """Serves one group after the other, so that a leader that starts again finds this rank waiting."""
     from twostroke.assembly.processes.member import called
     from twostroke.distributed.cluster.link import secret_key
-    from twostroke.server.serve import bind
+    from twostroke.server.process.listening import bind
 
     with bind(*address) as listener:
         host, port = listener.getsockname()[:2]

@@ -58,7 +58,8 @@ def command(model: str, asked: ReplicaFlags, as_json: bool, verbose: bool, **opt
     from twostroke.assembly.machine.near_memory import keep_memory_near
     from twostroke.assembly.processes.replica import ReplicaEndpoint, build_replica
     from twostroke.assembly.settings.env import read_machine
-    from twostroke.server.serve import bind, short_turns
+    from twostroke.server.process.listening import bind
+    from twostroke.server.serve import short_turns
 
     faulthandler.enable()  # a crash in native code then prints where it happened
     keep_memory_near(read_machine().topology)

@@ -44,7 +44,8 @@ def serve_built(
     words: the description of the model that is printed at the start. verbose: whether to write the access log.
     listener: a bound socket; None to bind the one of the settings.
     """
-    from twostroke.server.serve import begin_listening, run
+    from twostroke.server.process.listening import begin_listening
+    from twostroke.server.serve import run
 
     def announce(url: str) -> None:
         record = sockets.enter_context(_record(built, url, supervised=line is not None))
@@ -82,7 +83,7 @@ def _record(built: BuiltServer, url: str, supervised: bool) -> AbstractContextMa
 
 def listening(resolved: Resolved) -> AbstractContextManager[socket.socket]:
     """Returns the listening socket that the settings ask for, on a port or at a file."""
-    from twostroke.server.serve import bind
+    from twostroke.server.process.listening import bind
     from twostroke.server.socket_file import socket_file
 
     if resolved.listen.uds is not None:

@@ -146,7 +146,7 @@ def _held_port(options: dict[str, Any], stack: ExitStack) -> socket.socket | Non
     from twostroke.assembly.settings.config import place_of
     from twostroke.assembly.settings.env import asked_by_environment
     from twostroke.assembly.settings.resolver import collect
-    from twostroke.server.serve import reserved
+    from twostroke.server.process.listening import reserved
 
     place = place_of(collect(options, asked_by_environment())).listen
     return None if place.uds is not None else stack.enter_context(reserved(place.host, place.port))

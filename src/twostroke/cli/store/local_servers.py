@@ -1,4 +1,4 @@
-"""Finds the servers of this user on this machine: those that run, and those that have a given model."""
+"""Finds the servers of this user that have a given model."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from twostroke.cli.shared.server_records import ServerRecord, local_servers
+from twostroke.cli.shared.server_records import ServerRecord
 from twostroke.types.errors import TwostrokeError
 from twostroke.types.reading.user_path import is_there, user_path
 
 if TYPE_CHECKING:
     from twostroke.weights.hub.reference import Reference
-
-__all__ = ["having", "local_servers", "name_there"]
 
 _LATEST = ":latest"
 

@@ -11,8 +11,7 @@ import click
 
 from twostroke.cli.server.running_server import DEFAULT_URL, RunningServer
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
-from twostroke.cli.shared.server_records import ServerRecord
-from twostroke.cli.store.local_servers import local_servers
+from twostroke.cli.shared.server_records import ServerRecord, local_servers
 from twostroke.types.errors import ConfigError
 
 WAIT_S = 5.0

@@ -128,7 +128,7 @@ def _several_revisions(reference: Reference) -> ConfigError:
 def _check_unused(meant: _Meant) -> None:
     """Raises ConfigError where a server of this user runs with these files, because it needs them for a reload."""
     from twostroke.assembly.settings.names import meant as alias_meaning
-    from twostroke.cli.store.local_servers import local_servers
+    from twostroke.cli.shared.server_records import local_servers
     from twostroke.weights.gguf.file_names import quant_of
     from twostroke.weights.hub.reference import reference_of
 

@@ -122,7 +122,8 @@ def _served(model: str, url: str | None, api_key: str | None) -> ServedModel | N
     """Returns the model on the server that was named, or on one of this user's servers that has it; None without one.
     """
     from twostroke.assembly.settings.env import asked_by_environment
-    from twostroke.cli.store.local_servers import having, local_servers, name_there
+    from twostroke.cli.shared.server_records import local_servers
+    from twostroke.cli.store.local_servers import having, name_there
 
     api_key = api_key or asked_by_environment().get(ListenSettings.api_key.name)
     found = having(local_servers(), model)

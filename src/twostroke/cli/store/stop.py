@@ -13,8 +13,8 @@ import click
 from twostroke.assembly.settings.server_settings import ListenSettings
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.readings import DURATION
-from twostroke.cli.shared.server_records import ServerRecord
-from twostroke.cli.store.local_servers import having, local_servers
+from twostroke.cli.shared.server_records import ServerRecord, local_servers
+from twostroke.cli.store.local_servers import having
 from twostroke.cli.store.unloading import models_of, unload
 from twostroke.types.errors import ConfigError, EngineStopped
 

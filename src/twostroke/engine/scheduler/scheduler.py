@@ -132,7 +132,7 @@ class Scheduler:
                 break
             if sequence.admission is not None:  # it was not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step.load), step)
-        step.load.beside = self.under_way.beside(all_decoding, step.planned)
+        step.load.elsewhere = self.under_way.beside(all_decoding, step.planned)
         self.images.reserve(step.load, self.limiters)
         return self._plan_prefills(step)
 

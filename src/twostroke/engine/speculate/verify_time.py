@@ -70,11 +70,11 @@ class VerifyTime:
         all streams together."""
         return self._prediction(streams, position, guesses) * self._ratio(streams, guesses.bit_length())
 
-    def row_s(self, streams: int, position: int, beside: int) -> float:
-        """Returns the seconds that one more row adds to a step. beside: the number of prompt rows that the step already
-        has; arithmetic limits such a step."""
-        few, many = self._prediction(streams, position, beside), self._prediction(streams, position, 2 * beside)
-        return max(0.0, many - few) / beside * self._ratio(streams, 0)
+    def row_s(self, streams: int, position: int, prompt_rows: int) -> float:
+        """Returns the seconds that one more row adds to a step, which already has `prompt_rows` rows of prompts.
+        Arithmetic limits such a step."""
+        few, many = (self._prediction(streams, position, each) for each in (prompt_rows, 2 * prompt_rows))
+        return max(0.0, many - few) / prompt_rows * self._ratio(streams, 0)
 
     def observe(self, streams: int, position: int, guesses: int, measured_s: float) -> None:
         """Note that a step without prompts took `measured_s` seconds."""

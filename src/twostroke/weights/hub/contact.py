@@ -85,10 +85,9 @@ def names_in(place: HubPlace) -> list[str]:
 
 def names_here(place: HubPlace) -> list[str]:
     """Returns the files of the snapshot in the cache. Raises ModelNotFound where there is none."""
-    folder = place.cache / ("models--" + place.repo_id.replace("/", "--"))
-    named = folder / "refs" / (place.revision or "main")
+    named = place.folder / "refs" / (place.revision or "main")
     commit = named.read_text().strip() if named.is_file() else place.revision or ""
-    snapshot = folder / "snapshots" / commit
+    snapshot = place.folder / "snapshots" / commit
     if not commit or not snapshot.is_dir():
         raise not_there(
             f"{place.repo_id} is not on this machine.", place.offline, "", nearest(place.repo_id, place.cache)

@@ -57,17 +57,17 @@ class StepLoad(Struct):
     num_decode_tokens: the rows of the decoding sequences, which are planned before all others; 0 until all of them are
     planned.
 
-    full: True when a limit made one sequence's part of the step shorter. No further sequence is then added. beside: the
-    sequences that decode in other plans of a pipeline; a long step delays their tokens, too. encode_s: the seconds that
-    an image encode in this step may take. span: the image span whose pieces the step computes; its sequence is not in
-    `parts`. span_s: the predicted seconds of these pieces.
+    full: True when a limit made one sequence's part of the step shorter. No further sequence is then added. elsewhere:
+    the sequences that decode in other plans of a pipeline. A long step delays their tokens, too. encode_s: the seconds
+    that an image encode in this step may take. span: the image span whose pieces the step computes; its sequence is not
+    in `parts`. span_s: the predicted seconds of these pieces.
     """
 
     num_tokens: int = 0
     num_decode_tokens: int = 0
     full: bool = False
     parts: list[tuple[Sequence, int]] = field(default_factory=list)
-    beside: Positions[Sequence] = ()
+    elsewhere: Positions[Sequence] = ()
     encode_s: float = 0.0
     span: SpanTurn | None = None
     span_s: float = 0.0
@@ -98,12 +98,12 @@ class StepLoad(Struct):
         """Returns the segments of the sequences that decode, in this plan or in another one of a pipeline: their
         readers wait for the next token."""
         own = [Segment.decode(s.computed, s.request.adapter) for s, _ in self.parts if s.role is Role.DECODE]
-        return own + [Segment.decode(s.computed, s.request.adapter) for s in self.beside] if self.beside else own
+        return own + [Segment.decode(s.computed, s.request.adapter) for s in self.elsewhere] if self.elsewhere else own
 
     def waiting(self) -> list[Sequence]:
         """Returns all sequences whose next tokens this step delays: its own sequences, and those that decode in other
         plans of a pipeline."""
-        return [*(sequence for sequence, _ in self.parts), *self.beside]
+        return [*(sequence for sequence, _ in self.parts), *self.elsewhere]
 
     def add(self, sequence: Sequence, num_tokens: int) -> None:
         """Add a sequence and its rows to the step, before it is computed."""
